@@ -1,0 +1,3 @@
+"""Learned Quality-Diversity."""
+
+__version__ = "0.1.0"

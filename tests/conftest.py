@@ -1,0 +1,30 @@
+"""Strict numerics for every test, and compiled programs kept between runs.
+
+Strict dtype promotion turns an unintended float64 or int mix into an error; the compilation cache (ignored by git)
+makes the second `make test` much faster than the first.
+"""
+
+import os
+import pathlib
+
+import jax
+import pytest
+
+CACHE = pathlib.Path(os.environ.get("LQD_TEST_CACHE", pathlib.Path(__file__).parents[1] / ".cache" / "jax"))
+
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_compilation_cache_dir", str(CACHE))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="also run the tests marked `long`")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--long"):
+        return
+    skip = pytest.mark.skip(reason="long suite: make test-long")
+    for item in items:
+        if "long" in item.keywords:
+            item.add_marker(skip)
