@@ -1,3 +1,38 @@
-"""Learned Quality-Diversity."""
+"""Learned Quality-Diversity: diverse sets of good solutions, by competition rules made by hand or discovered.
+
+    import lqd
+    result = lqd.optimize(evaluate, dim=8, bounds=(0, 1), rule="dns", num_evaluations=100_000)
+
+`optimize` and `AskTell` for people with a function, `rule` and `load` for competition rules, `tasks` for benchmarks.
+"""
+
+from lqd import tasks
+from lqd.api import Progress, optimize, traceable
+from lqd.ask_tell import AskTell
+from lqd.catalogue import rule
+from lqd.checkpoint import load, save_rule
+from lqd.errors import EvaluationFailed, Interrupted, InvalidInput, Unreadable
+from lqd.result import Elites, Result
 
 __version__ = "0.1.0"
+
+__all__ = [
+    # search
+    "optimize",
+    "AskTell",
+    "Progress",
+    "Result",
+    "Elites",
+    "traceable",
+    # rules
+    "rule",
+    "load",
+    "save_rule",
+    # tasks
+    "tasks",
+    # errors
+    "InvalidInput",
+    "Unreadable",
+    "EvaluationFailed",
+    "Interrupted",
+]  # fmt: skip

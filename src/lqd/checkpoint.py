@@ -1,0 +1,125 @@
+"""Files: arrays with a description, in one safetensors file, written atomically and verified when read. No pickle.
+
+Every file has a kind (`rule`, `state`, `result`), a version, a JSON description, and a SHA-256 over names, types, shapes,
+bytes and description, so that a truncated, altered or foreign file is refused with a message that names it.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from lqd.errors import Unreadable
+from lqd.evolution.learned import Architecture, Learned, init_params
+
+VERSION = "1"
+PathLike = str | os.PathLike[str]
+
+
+def write_bytes(path: PathLike, content: bytes) -> pathlib.Path:
+    """Writes the whole file or nothing: to a neighbour first, flushed to the disk, then renamed."""
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        pathlib.Path(name).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def _digest(arrays: Mapping[str, np.ndarray], description: str) -> str:
+    digest = hashlib.sha256(description.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def write_arrays(path: PathLike, kind: str, arrays: Mapping[str, np.ndarray], description: Mapping[str, Any]):
+    """Arrays and their description as one verified file."""
+    from safetensors.numpy import save
+
+    arrays = {name: np.ascontiguousarray(array).reshape(np.shape(array)) for name, array in arrays.items()}
+    text = json.dumps(description, sort_keys=True, allow_nan=True)
+    metadata = {"kind": f"lqd-{kind}", "version": VERSION, "description": text, "sha256": _digest(arrays, text)}
+    return write_bytes(path, save(arrays, metadata))
+
+
+def read_arrays(path: PathLike, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """What `write_arrays` wrote; anything else is refused."""
+    from safetensors import SafetensorError, safe_open
+
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise Unreadable(f"{path}: there is no such file.")
+    try:
+        with safe_open(path, "numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise Unreadable(f"{path}: not a whole safetensors file ({error}).") from error
+    if metadata.get("kind") != f"lqd-{kind}":
+        raise Unreadable(f"{path}: expected a file of kind 'lqd-{kind}', found {metadata.get('kind')!r}.")
+    if metadata.get("version") != VERSION:
+        raise Unreadable(f"{path}: written in format {metadata.get('version')!r}; this version reads {VERSION!r}.")
+    text = metadata.get("description", "")
+    if metadata.get("sha256") != _digest(arrays, text):
+        raise Unreadable(f"{path}: the checksum does not match; the file was altered after it was written.")
+    return arrays, json.loads(text)
+
+
+def flatten(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
+    """Nested dictionaries of arrays as one, with names joined by dots."""
+    if not isinstance(tree, Mapping):
+        return {prefix: np.asarray(tree)}
+    flat: dict[str, np.ndarray] = {}
+    for name, value in tree.items():
+        flat |= flatten(value, f"{prefix}.{name}" if prefix else name)
+    return flat
+
+
+def save_rule(path: PathLike, rule: Learned, card: Mapping[str, Any] | None = None) -> pathlib.Path:
+    """A learned rule with its architecture, feature recipe and card."""
+    description = {"architecture": dataclasses.asdict(rule.architecture), "card": dict(card or {})}
+    return write_arrays(path, "rule", flatten(rule.params), description)
+
+
+def load(path: PathLike) -> Learned:
+    """A learned rule from a file that `save_rule` wrote."""
+    arrays, description = read_arrays(path, "rule")
+    return learned_from(arrays, description.get("architecture"), path)
+
+
+def learned_from(arrays: Mapping[str, np.ndarray], architecture: Any, path: PathLike) -> Learned:
+    """A learned rule from arrays by dotted name, which must be just those that its architecture has."""
+    try:
+        architecture = Architecture(**architecture)
+    except (TypeError, ValueError) as error:
+        raise Unreadable(f"{path}: its architecture cannot be read ({error}).") from error
+    expected = jax.eval_shape(lambda: init_params(jax.random.key(0), architecture))
+    leaves, structure = jax.tree_util.tree_flatten_with_path(expected)
+    shapes = {".".join(entry.key for entry in where): leaf for where, leaf in leaves}
+    if shapes.keys() != arrays.keys():
+        raise Unreadable(f"{path}: its arrays do not fit its architecture: {sorted(shapes.keys() ^ arrays.keys())}.")
+    for name, leaf in shapes.items():
+        if arrays[name].shape != leaf.shape or arrays[name].dtype != leaf.dtype:
+            raise Unreadable(
+                f"{path}: {name} has shape {arrays[name].shape} and type {arrays[name].dtype}, "
+                f"expected {leaf.shape} and {leaf.dtype}."
+            )
+    return Learned(jax.tree.unflatten(structure, [jax.numpy.asarray(arrays[name]) for name in shapes]), architecture)

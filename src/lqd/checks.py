@@ -1,0 +1,144 @@
+"""Checks at the door: everything a user gives is looked at here, before anything compiles."""
+
+import numbers
+
+import jax
+import numpy as np
+
+from lqd.errors import InvalidInput
+
+
+def whole(name: str, value, least: int) -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral | np.integer) or value < least:
+        raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    return int(value)
+
+
+def real(name: str, value, *, positive: bool = False) -> float:
+    """A finite number of at least 0, or above 0."""
+    ok = isinstance(value, numbers.Real | np.floating) and not isinstance(value, bool) and np.isfinite(value)
+    if not ok or value < 0 or (positive and value == 0):
+        raise InvalidInput(f"{name} must be a finite number {'above' if positive else 'of at least'} 0, got {value!r}.")
+    return float(value)
+
+
+def one_of(name: str, value, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise InvalidInput(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+    return value
+
+
+def box(name: str, bounds, dim: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Both ends of a box as float32 vectors; numbers are repeated `dim` times, where `dim` is known."""
+    example = "(low, high) with numbers or vectors, e.g. (-5, 5) or ([0, 0], [1, 1])"
+    try:
+        low, high = (np.asarray(end, np.float32) for end in bounds)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name} must be {example}, got {bounds!r}.") from error
+    if low.ndim > 1 or high.ndim > 1:
+        raise InvalidInput(f"{name} must be {example}, got shapes {low.shape} and {high.shape}.")
+    size = dim if dim is not None else max(low.size, high.size)
+    for end, label in ((low, "lower"), (high, "upper")):
+        if end.ndim == 1 and end.size != size:
+            raise InvalidInput(f"{name}: the {label} end has {end.size} entries, expected {size}.")
+    low, high = (np.array(np.broadcast_to(end, (size,))) for end in (low, high))
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise InvalidInput(f"{name} must be finite, got {bounds!r}; for an unbounded search give None.")
+    if not (low < high).all():
+        hint = ""
+        if low.size == 2 and low[0] < low[1] and high[0] < high[1]:
+            hint = f" For one pair per dimension, transpose: ([{low[0]:g}, {high[0]:g}], [{low[1]:g}, {high[1]:g}])."
+        raise InvalidInput(f"{name} must have each lower end below the upper one, got {bounds!r}.{hint}")
+    return low, high
+
+
+def numbers_array(name: str, value, what: str) -> np.ndarray:
+    """Anything array-like of real numbers."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:  # ragged lists, tracers
+        raise InvalidInput(f"{what}: {name} is not an array of numbers ({error}).") from error
+    if array.dtype.kind not in "biuf":
+        raise InvalidInput(f"{what}: {name} must hold real numbers, got dtype {array.dtype}.")
+    return array
+
+
+def evaluation(returned, num: int, descriptor_dim: int | None, what: str = "evaluate"):
+    """Fitness (num,), descriptor (num, D) and extras from what a user's function returned for `num` genotypes."""
+    if not isinstance(returned, tuple | list) or len(returned) not in (2, 3):
+        received = f"{len(returned)} values" if isinstance(returned, tuple | list) else type(returned).__name__
+        raise InvalidInput(
+            f"{what} must return (fitness, descriptor) or (fitness, descriptor, extras), got {received}."
+        )
+    fitness = numbers_array("fitness", returned[0], what)
+    descriptor = numbers_array("descriptor", returned[1], what)
+    shapes(fitness.shape, descriptor.shape, num, descriptor_dim, what)
+    extras = returned[2] if len(returned) == 3 else {}
+    return fitness, descriptor, extras_of(extras, num, what)
+
+
+def shapes(fitness, descriptor, num: int, descriptor_dim: int | None, what: str) -> None:
+    """The shapes that an evaluation of `num` genotypes must have."""
+    if fitness != (num,):
+        raise InvalidInput(f"{what}: fitness must have shape ({num},), one number per genotype, got {fitness}.")
+    if len(descriptor) != 2 or descriptor[0] != num or descriptor[1] < 1:
+        hint = " Use descriptor[:, None] for one dimension." if descriptor == (num,) else ""
+        raise InvalidInput(f"{what}: descriptor must have shape ({num}, D), got {descriptor}.{hint}")
+    if descriptor_dim is not None and descriptor[1] != descriptor_dim:
+        raise InvalidInput(f"{what}: descriptor has {descriptor[1]} dimensions, expected {descriptor_dim}.")
+
+
+def extras_of(extras, num: int, what: str) -> dict[str, np.ndarray]:
+    """Further arrays, one entry per genotype."""
+    if not isinstance(extras, dict) or not all(isinstance(name, str) for name in extras):
+        raise InvalidInput(f"{what}: extras must be a dictionary of arrays by name, got {type(extras).__name__}.")
+    arrays = {}
+    for name, value in extras.items():
+        array = value if isinstance(value, jax.Array) else np.asarray(value)
+        if array.ndim < 1 or array.shape[0] != num:
+            raise InvalidInput(f"{what}: extras[{name!r}] must have {num} entries, got shape {array.shape}.")
+        arrays[name] = array
+    return arrays
+
+
+def traced_evaluation(returned, num: int, descriptor_dim: int | None) -> int:
+    """The same checks on the shapes and types of a traced function; returns D."""
+    if not isinstance(returned, tuple | list) or len(returned) not in (2, 3):
+        raise InvalidInput("evaluate must return (fitness, descriptor) or (fitness, descriptor, extras).")
+    for name, value in zip(("fitness", "descriptor"), returned[:2], strict=True):
+        if not hasattr(value, "dtype") or np.dtype(value.dtype).kind not in "biuf":
+            raise InvalidInput(f"evaluate: {name} must hold real numbers, got {value}.")
+    shapes(returned[0].shape, returned[1].shape, num, descriptor_dim, "evaluate")
+    if len(returned) == 3:
+        if not isinstance(returned[2], dict):
+            raise InvalidInput(f"evaluate: extras must be a dictionary of arrays, got {type(returned[2]).__name__}.")
+        for name, value in returned[2].items():
+            if value.shape[:1] != (num,):
+                raise InvalidInput(f"evaluate: extras[{name!r}] must have {num} entries, got shape {value.shape}.")
+    return returned[1].shape[1]
+
+
+def infinite_fitness(num: int, x: np.ndarray, minimize: bool, rows: np.ndarray | None = None) -> InvalidInput:
+    """The error for a solution that claims to be infinitely good."""
+    best, worst = ("-inf", "+inf") if minimize else ("+inf", "-inf")
+    return InvalidInput(
+        f"fitness is {best}, or beyond float32, for {num} solutions{_rows(rows)}; the first: x = {_show(x)}. Nothing "
+        f"can be infinitely good: cap the value, or return {worst} where a solution is infeasible."
+    )
+
+
+def nan_fitness(num: int, x: np.ndarray, rows: np.ndarray | None = None) -> InvalidInput:
+    """The error of on_nan='raise'."""
+    return InvalidInput(
+        f"fitness is NaN, or a descriptor not finite, for {num} solutions{_rows(rows)}; the first: x = {_show(x)}. "
+        f"on_nan='eliminate' drops such solutions and counts them."
+    )
+
+
+def _rows(rows: np.ndarray | None) -> str:
+    return "" if rows is None else f" (rows {', '.join(map(str, rows[:8]))}{', ...' if len(rows) > 8 else ''})"
+
+
+def _show(x: np.ndarray) -> str:
+    return np.array2string(x, threshold=12, edgeitems=4, precision=6)

@@ -1,0 +1,39 @@
+"""Our own errors. Each message names the argument, the value received and the fix."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+class InvalidInput(ValueError):
+    """An argument, or what an evaluation returned, cannot be used; `result` holds what was found before, if anything."""
+
+    result: Any = None
+
+
+class Unreadable(InvalidInput):
+    """A file is not what it should be: truncated, altered, or of another kind."""
+
+
+class EvaluationFailed(RuntimeError):
+    """The user's function raised; `result` holds everything evaluated before."""
+
+    def __init__(self, message: str, result: Any):
+        super().__init__(message)
+        self.result = result
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a run; `result` holds everything evaluated before."""
+
+    def __init__(self, message: str, result: Any):
+        super().__init__(message)
+        self.result = result
+
+
+def unknown(kind: str, name: object, choices: Iterable[str]) -> InvalidInput:
+    """An unknown name, with the nearest ones there are."""
+    choices = list(choices)
+    near = difflib.get_close_matches(str(name), choices, n=3, cutoff=0.4)
+    hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+    return InvalidInput(f"unknown {kind} {name!r}.{hint} There are: {', '.join(choices)}.")

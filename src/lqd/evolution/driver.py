@@ -1,0 +1,120 @@
+"""A whole run on the accelerator, cut into calls between which a host can look, log, and stop.
+
+The number of generations in a call follows the clock (about a quarter of a second each), which changes nothing but
+when the host looks: random numbers depend on the generation alone, and every call runs the same compiled program.
+"""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from lqd.evolution import compiling, loop
+from lqd.evolution.loop import State
+from lqd.evolution.reproduction import Reproduction
+from lqd.evolution.rules import Rule
+from lqd.tasks.task import TaskBatch
+
+ROWS_PER_CALL = 64
+SECONDS_PER_CALL = 0.25
+
+
+class Rows(NamedTuple):
+    """History: generation, evaluations and time of each row, and each measure as `(num_rows, K)`."""
+
+    generation: np.ndarray
+    num_evaluations: np.ndarray
+    time_s: np.ndarray
+    measures: dict[str, np.ndarray]
+
+    @classmethod
+    def join(cls, parts: "list[Rows]") -> "Rows":
+        names = parts[0].measures
+        return cls(
+            *(np.concatenate([part[i] for part in parts]) for i in range(3)),
+            {name: np.concatenate([part.measures[name] for part in parts]) for name in names},
+        )
+
+
+class Run(NamedTuple):
+    """What a run left: the last state, its history, seconds, and why it ended before its budget (None: it did not)."""
+
+    state: State
+    rows: Rows
+    compile_s: float
+    run_s: float
+    stopped_by: str | None
+
+
+def rows_every(population_size: int) -> int:
+    """Generations between history rows: each one where measuring is cheap, fewer where it would cost more than that."""
+    return 1 if population_size <= 256 else population_size // 32
+
+
+def run(
+    key: Key[Array, " K"],
+    tasks: TaskBatch,
+    rule: Rule,
+    reproduction: Reproduction,
+    *,
+    num_generations: int,
+    population_size: int,
+    batch_size: int,
+    every: int | None = None,
+    x0=None,
+    init_sigma=1.0,
+    centroids=None,
+    qd_offset=None,
+    look: Callable[[State, Rows], bool | None] | None = None,
+    look_every_row: bool = False,
+    time_limit_s: float | None = None,
+) -> Run:
+    """Runs K tasks for `num_generations`; `look(state, new rows)` is called between calls and may return True to stop."""
+    every = every or rows_every(population_size)
+    begun, clock = time.perf_counter(), compiling.Clock()
+    parts: list[Rows] = []
+    stopped_by = None
+
+    def note(state, generation, measures):
+        elapsed = np.full(len(generation), time.perf_counter() - begun)
+        measures = {name: np.asarray(value) for name, value in measures.items()}
+        parts.append(Rows(generation, population_size + batch_size * generation, elapsed, measures))
+        return look is not None and look(state, parts[-1]) is True
+
+    with clock:
+        state = loop.jit_begin(key, tasks, rule, population_size, x0, init_sigma, centroids)
+        first = {name: value[None] for name, value in loop.jit_measure(state, qd_offset).items()}
+        done, num_rows = 0, 1
+        if note(state, np.array([0]), first):
+            stopped_by = "callback"
+        try:
+            while done < num_generations and stopped_by is None:
+                num = min(num_rows * every, num_generations - done)
+                called = time.perf_counter()
+                state, measures = loop.jit_advance(
+                    state, tasks, rule, reproduction, jnp.int32(num), qd_offset,
+                    batch_size=batch_size, every=every, capacity=ROWS_PER_CALL,
+                )  # fmt: skip
+                jax.block_until_ready(state)
+                took = time.perf_counter() - called
+                generation = np.minimum(np.arange(done + every, done + num + every, every), done + num)
+                done += num
+                if note(state, generation, {name: value[: len(generation)] for name, value in measures.items()}):
+                    stopped_by = "callback"
+                elif time_limit_s is not None and time.perf_counter() - begun >= time_limit_s:
+                    stopped_by = "time limit" if done < num_generations else None
+                if not look_every_row:
+                    faster = int(num_rows * SECONDS_PER_CALL / max(took, 1e-6))
+                    num_rows = min(max(1, faster), 8 * num_rows, ROWS_PER_CALL)
+        except KeyboardInterrupt:
+            stopped_by = "interrupt"
+            if int(state.generation) != parts[-1].generation[-1]:  # it came between a call and its rows
+                look = None
+                measured = {name: value[None] for name, value in loop.jit_measure(state, qd_offset).items()}
+                note(state, np.array([int(state.generation)]), measured)
+    elapsed = time.perf_counter() - begun
+    return Run(state, Rows.join(parts), clock.seconds, elapsed - clock.seconds, stopped_by)

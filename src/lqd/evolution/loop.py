@@ -1,0 +1,293 @@
+"""The one loop: start, reproduce, evaluate, compete, select. Survival is written here, once.
+
+Everything carries a leading axis of `K` tasks (or seeds of one task); training maps the same functions over many
+rules. Random numbers come from one key per task and the number of the generation, so a run does not depend on how it
+is cut into calls, and the random numbers are shared when only the rule differs.
+
+The loop runs in calls of a traced number of generations: progress, time limits and interrupts act between calls, and
+another budget, seed, task instance or set of weights compiles nothing new.
+
+An ask-tell front end uses the same `start`, `offspring` and `absorb` with the evaluation done elsewhere.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from lqd.evolution import archive as passive
+from lqd.evolution import metrics, rules
+from lqd.evolution.archive import Archive
+from lqd.evolution.reproduction import Reproduction
+from lqd.evolution.rules import Rule
+from lqd.tasks.task import Box, TaskBatch
+from lqd.types import Evaluation, Population, pytree
+
+
+@pytree
+class Faults:
+    """What went wrong in evaluations: how often, and the first genotype for each kind."""
+
+    num_nan: Int[Array, " K"]
+    num_infinite: Int[Array, " K"]
+    nan_x: Float[Array, "K n"]
+    infinite_x: Float[Array, "K n"]
+
+
+@pytree
+class State:
+    """All that a run carries from one generation to the next."""
+
+    key: Key[Array, " K"]
+    generation: Int[Array, ""]
+    population: Population  # (K, N, ...)
+    notes: object  # what the rule noted on each individual, (K, N, ...)
+    best: Population  # the best ever evaluated, (K, 1, ...)
+    archive: Archive | None  # (K, C, ...)
+    faults: Faults
+
+
+def _keys(state_key: Key[Array, " K"], stream: int, generation: Int[Array, ""]) -> Key[Array, " K"]:
+    """Keys of one stream (start, reproduction, evaluation, competition) in one generation."""
+    return jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, stream), generation))(state_key)
+
+
+START, REPRODUCTION, EVALUATION, COMPETITION = range(4)
+
+
+def _draw_start(key, num: int, dim: int, bounds: Box | None, x0, init_sigma) -> Float[Array, "num n"]:
+    """Uniform in the box; around `x0`, or without a box around the origin, normal with scale `init_sigma`."""
+    if bounds is not None and x0 is None:
+        low, high = bounds
+        return low + jax.random.uniform(key, (num, dim), low.dtype) * (high - low)
+    centre = jnp.zeros(dim, jnp.float32) if x0 is None else x0
+    return _clip(centre + init_sigma * jax.random.normal(key, (num, dim), jnp.float32), bounds)
+
+
+def _clip(x: Float[Array, "... n"], bounds: Box | None) -> Float[Array, "... n"]:
+    return x if bounds is None else jnp.clip(x, *bounds)
+
+
+def start_points(key: Key[Array, " K"], num: int, dim: int, bounds: Box | None, x0, init_sigma):
+    """The first `num` genotypes of each task. A two-dimensional `x0` is taken as it is, and filled up around itself."""
+    keys = _keys(key, START, jnp.int32(0))
+    if x0 is None or x0.ndim == 1:
+        return jax.vmap(lambda k: _draw_start(k, num, dim, bounds, x0, init_sigma))(keys)
+    given, missing = x0[:num], max(0, num - x0.shape[0])
+    centre = x0[jnp.arange(missing) % x0.shape[0]]
+
+    def fill(key):
+        noise = init_sigma * jax.random.normal(key, (missing, dim), jnp.float32)
+        return jnp.concatenate([given, _clip(centre + noise, bounds)])
+
+    return jax.vmap(fill)(keys)
+
+
+def empty_state(key: Key[Array, " K"], rule: Rule, like: Population, num: int, centroids=None) -> State:
+    """A state with `num` empty slots; `like` (K, anything, ...) gives the shapes."""
+    num_tasks = key.shape[0]
+
+    def slots(size):
+        return Population(
+            jnp.zeros((num_tasks, size, like.x.shape[-1]), like.x.dtype),
+            jnp.full((num_tasks, size), -jnp.inf, like.fitness.dtype),
+            jnp.zeros((num_tasks, size, like.descriptor.shape[-1]), like.descriptor.dtype),
+            {name: jnp.zeros((num_tasks, size, *v.shape[2:]), v.dtype) for name, v in like.extras.items()},
+        )
+
+    population = slots(num)
+    archive = None
+    if centroids is not None:
+        archive = jax.vmap(lambda one: Archive.empty(centroids, one))(population)
+    count, x = jnp.zeros(num_tasks, jnp.int32), jnp.zeros((num_tasks, like.x.shape[-1]), like.x.dtype)
+    return State(
+        key,
+        jnp.int32(0),
+        population,
+        jax.vmap(partial(rules.annotate, rule))(population.descriptor),
+        slots(1),
+        archive,
+        Faults(count, count, x, x),
+    )
+
+
+def offspring(
+    state: State,
+    counter: Int[Array, ""],
+    reproduction: Reproduction,
+    bounds: Box | None,
+    batch_size: int,
+    x0=None,
+    init_sigma=1.0,
+) -> Float[Array, "K B n"]:
+    """A batch of children per task; parents uniform over the filled slots, fresh starts where there are none."""
+
+    def breed(key, population):
+        key_parents, key_variation, key_fresh = jax.random.split(key, 3)
+        dim = population.x.shape[1]
+        num_filled = jnp.sum(population.filled.astype(jnp.int32))
+        # Filled slots are a prefix, so a uniform number below their count is a uniform parent.
+        uniform = jax.random.uniform(key_parents, (2, batch_size), jnp.float32)
+        parent = jnp.minimum((uniform * num_filled.astype(uniform.dtype)).astype(jnp.int32), num_filled - 1)
+        x1, x2 = population.x[parent[0]], population.x[parent[1]]
+        children = jax.vmap(reproduction)(jax.random.split(key_variation, batch_size), x1, x2)
+        centre = None if x0 is None else x0 if x0.ndim == 1 else x0[0]
+        return jax.lax.cond(
+            num_filled > 0,
+            lambda: _clip(children, bounds),
+            lambda: _draw_start(key_fresh, batch_size, dim, bounds, centre, init_sigma),
+        )
+
+    return jax.vmap(breed)(_keys(state.key, REPRODUCTION, counter), state.population)
+
+
+def _record_faults(faults: Faults, x, evaluation: Evaluation) -> tuple[Faults, Evaluation]:
+    """NaN (in fitness or descriptor) and `+inf` become `-inf`, counted; the first genotype of each kind is kept."""
+    infinite = evaluation.fitness == jnp.inf
+    not_finite = jnp.any(~jnp.isfinite(evaluation.descriptor), axis=-1) & (evaluation.fitness != -jnp.inf)
+    nan = jnp.isnan(evaluation.fitness) | (not_finite & ~infinite)
+
+    def first(old_count, old_x, bad):
+        index = jnp.argmax(bad, axis=-1)[:, None, None]
+        found = jnp.take_along_axis(x, index, axis=1)[:, 0]
+        return jnp.where((old_count == 0)[:, None] & jnp.any(bad, axis=-1)[:, None], found, old_x)
+
+    def count(bad):
+        return jnp.sum(bad.astype(jnp.int32), axis=-1)
+
+    faults = Faults(
+        faults.num_nan + count(nan),
+        faults.num_infinite + count(infinite),
+        first(faults.num_nan, faults.nan_x, nan),
+        first(faults.num_infinite, faults.infinite_x, infinite),
+    )
+    fitness = jnp.where(nan | infinite, -jnp.inf, evaluation.fitness)
+    return faults, Evaluation(fitness, evaluation.descriptor, evaluation.extras)
+
+
+def survive(scores: Float[Array, " P"], union: Population, notes, num: int) -> tuple[Population, object]:
+    """The `num` best by score, ties to the lower index; NaN counts as `-inf`, which leaves a slot empty."""
+    scores = jnp.where(jnp.isnan(scores) | ~union.filled, -jnp.inf, scores)
+    top, index = jax.lax.top_k(scores, num)
+    union, notes = jax.tree.map(lambda field: field[index], (union, notes))
+    fitness = jnp.where(top > -jnp.inf, union.fitness, -jnp.inf)
+    return Population(union.x, fitness, union.descriptor, union.extras), notes
+
+
+def _concatenate(first, second, axis: int):
+    return jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=axis), first, second)
+
+
+def absorb(
+    state: State,
+    counter: Int[Array, ""],
+    rule: Rule,
+    x: Float[Array, "K B n"],
+    evaluation: Evaluation,
+    competing: Bool[Array, ""] | bool = True,
+) -> State:
+    """Newcomers join, everybody competes, the best N stay. While the first N arrive nobody competes (`competing`)."""
+    faults, evaluation = _record_faults(state.faults, x, evaluation)
+    newcomers = Population(x, evaluation.fitness, evaluation.descriptor, evaluation.extras)
+    notes = _concatenate(state.notes, jax.vmap(partial(rules.annotate, rule))(newcomers.descriptor), axis=1)
+    union = _concatenate(state.population, newcomers, axis=1)
+
+    def select(key, union, notes):
+        scores = rules.score(rule, key, union.fitness, union.descriptor, notes) if competing is not False else 0.0
+        scores = jnp.where(competing, scores, jnp.zeros_like(union.fitness))
+        return survive(scores, union, notes, state.population.x.shape[1])
+
+    population, notes = jax.vmap(select)(_keys(state.key, COMPETITION, counter), union, notes)
+    return State(
+        state.key,
+        counter + 1,
+        population,
+        notes,
+        _best(state.best, newcomers),
+        None if state.archive is None else jax.vmap(Archive.insert)(state.archive, newcomers),
+        faults,
+    )
+
+
+def _best(best: Population, newcomers: Population) -> Population:
+    def fitter(best, newcomers):
+        index = jnp.argmax(newcomers.fitness)
+        better = newcomers.fitness[index] > best.fitness[0]
+        return jax.tree.map(lambda old, new: jnp.where(better, new[index][None], old), best, newcomers)
+
+    return jax.vmap(fitter)(best, newcomers)
+
+
+def begin(
+    key: Key[Array, " K"],
+    tasks: TaskBatch,
+    rule: Rule,
+    population_size: int,
+    x0=None,
+    init_sigma=1.0,
+    centroids=None,
+) -> State:
+    """Generation 0: `population_size` start points, evaluated; nobody competes yet."""
+    x = start_points(key, population_size, tasks.dim, tasks.bounds, x0, init_sigma)
+    evaluation = tasks.evaluate(_keys(key, EVALUATION, jnp.int32(0)), x)
+    like = Population(x, evaluation.fitness, evaluation.descriptor, evaluation.extras)
+    state = empty_state(key, rule, like, population_size, centroids)
+    return absorb(state, jnp.int32(-1), rule, x, evaluation, competing=False)
+
+
+def step(state: State, tasks: TaskBatch, rule: Rule, reproduction: Reproduction, batch_size: int) -> State:
+    """One generation."""
+    x = offspring(state, state.generation, reproduction, tasks.bounds, batch_size)
+    evaluation = tasks.evaluate(_keys(state.key, EVALUATION, state.generation + 1), x)
+    return absorb(state, state.generation, rule, x, evaluation)
+
+
+def measure(state: State, qd_offset=None) -> dict[str, Float[Array, " K"]]:
+    """What a history row says of every task."""
+    row = jax.vmap(metrics.measure)(state.population.fitness, state.population.descriptor)
+    row["best_fitness"] = state.best.fitness[:, 0]
+    row["num_nan"] = state.faults.num_nan.astype(row["novelty"].dtype)
+    if state.archive is not None:
+        elites = state.archive.elites.fitness
+        row["archive_coverage"] = jax.vmap(passive.coverage)(elites)
+        if qd_offset is not None:
+            row["archive_qd_score"] = jax.vmap(passive.offset_qd_score, in_axes=(0, None))(elites, qd_offset)
+    return row
+
+
+def advance(
+    state: State,
+    tasks: TaskBatch,
+    rule: Rule,
+    reproduction: Reproduction,
+    num_generations: Int[Array, ""],
+    qd_offset=None,
+    *,
+    batch_size: int,
+    every: int,
+    capacity: int,
+) -> tuple[State, dict[str, Float[Array, "capacity K"]]]:
+    """Runs `num_generations` (traced), with a history row after each `every` of them and after the last.
+
+    At most `every * capacity` generations a call; rows beyond the last one written are zero.
+    """
+    row = jax.eval_shape(lambda s: measure(s, qd_offset), state)
+    rows = {name: jnp.zeros((capacity, *v.shape), v.dtype) for name, v in row.items()}
+    num_rows = (num_generations + every - 1) // every
+
+    def write_row(r, carry):
+        state, rows = carry
+        num = jnp.minimum(every, num_generations - r * every)
+        state = jax.lax.fori_loop(0, num, lambda _, s: step(s, tasks, rule, reproduction, batch_size), state)
+        return state, {name: rows[name].at[r].set(value) for name, value in measure(state, qd_offset).items()}
+
+    return jax.lax.fori_loop(0, num_rows, write_row, (state, rows))
+
+
+jit_begin = jax.jit(begin, static_argnames=("population_size",))
+jit_advance = jax.jit(advance, static_argnames=("batch_size", "every", "capacity"))
+jit_offspring = jax.jit(offspring, static_argnames=("batch_size",))
+jit_absorb = jax.jit(absorb)
+jit_measure = jax.jit(measure)
+jit_start_points = jax.jit(start_points, static_argnames=("num", "dim"))

@@ -1,0 +1,102 @@
+"""The competition rules made by hand. A rule says who survives; the loop does the rest.
+
+A rule is a pytree called as `rule(key, fitness (P,), descriptor (P, D)) -> scores (P,)`. Its parameters are leaves
+(so many rules run in one program), its settings static. A score of `-inf` means eliminated; the loop keeps the top N.
+Empty slots come in with fitness `-inf` and arbitrary descriptors, and must go out with `-inf`.
+
+Two optional methods make a rule faster without changing what it is:
+
+- `annotate(descriptor (B, D))` returns arrays `(B, ...)` that depend on one individual alone (its cell, say). The
+  loop calls it once, on newcomers, keeps the result beside each survivor and hands it to
+- `score(key, fitness, descriptor, notes)`, which is `__call__` with those notes given.
+"""
+
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from lqd.evolution import cvt, neighbours
+from lqd.types import pytree, static
+
+Scores = Float[Array, " P"]
+
+
+@runtime_checkable
+class Rule(Protocol):
+    def __call__(self, key: Key[Array, ""], fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Scores: ...
+
+
+def annotate(rule: Rule, descriptor: Float[Array, "B D"]) -> Any:
+    """The rule's notes on newcomers; nothing for a rule that takes none."""
+    return rule.annotate(descriptor) if hasattr(rule, "annotate") else ()
+
+
+def score(rule: Rule, key, fitness, descriptor, notes) -> Scores:
+    """Competition fitness, with what the rule noted before."""
+    return rule.score(key, fitness, descriptor, notes) if hasattr(rule, "score") else rule(key, fitness, descriptor)
+
+
+@pytree
+class GeneticAlgorithm:
+    """Global competition: the fitness itself."""
+
+    def __call__(self, key, fitness, descriptor) -> Scores:
+        return fitness
+
+
+@pytree
+class Random:
+    """Survival by lot."""
+
+    def __call__(self, key, fitness, descriptor) -> Scores:
+        return jnp.where(fitness > -jnp.inf, jax.random.uniform(key, fitness.shape, fitness.dtype), -jnp.inf)
+
+
+@pytree
+class NoveltySearch:
+    """Mean distance to the k nearest others, whatever their fitness."""
+
+    k: int = static(default=3)
+
+    def __call__(self, key, fitness, descriptor) -> Scores:
+        mean, _ = neighbours.novelty(fitness, descriptor, self.k)
+        return jnp.where(fitness > -jnp.inf, mean, -jnp.inf)
+
+
+@pytree
+class DominatedNoveltySearch:
+    """Mean distance to the k nearest strictly fitter individuals; the fittest cannot be beaten: `+inf`."""
+
+    k: int = static(default=3)
+
+    def __call__(self, key, fitness, descriptor) -> Scores:
+        mean, count = neighbours.dominated_novelty(fitness, descriptor, self.k)
+        return jnp.where(fitness > -jnp.inf, jnp.where(count > 0, mean, jnp.inf), -jnp.inf)
+
+
+@pytree
+class MapElites:
+    """Competition inside the cells of a Voronoi tessellation: the best of each cell keeps its fitness."""
+
+    centroids: Float[Array, "C D"]
+
+    def annotate(self, descriptor: Float[Array, "B D"]) -> Int[Array, " B"]:
+        return cvt.nearest(descriptor, self.centroids)
+
+    def score(self, key, fitness, descriptor, notes: Int[Array, " P"]) -> Scores:
+        return jnp.where(cvt.best_of_cell(fitness, notes, self.centroids.shape[0]), fitness, -jnp.inf)
+
+    def __call__(self, key, fitness, descriptor) -> Scores:
+        return self.score(key, fitness, descriptor, self.annotate(descriptor))
+
+
+@pytree
+class FunctionRule:
+    """A plain function `(key, fitness, descriptor) -> scores` as a rule; compiled once per function object."""
+
+    function: Any = static()
+
+    def __call__(self, key, fitness, descriptor) -> Scores:
+        return self.function(key, fitness, descriptor)
