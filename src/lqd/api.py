@@ -153,7 +153,7 @@ def _optimize_host(evaluate, settings: Settings, num_generations: int, callback,
                 ) from error
             fitness, descriptor, extras = checks.evaluation(returned, len(x), None)
             new_rows = search.tell(x, fitness, descriptor, extras)
-            if callback is not None and any([callback(progress) is True for progress in _progress(new_rows, settings)]):
+            if _told_to_stop(callback, new_rows, settings):
                 stopped_by = "callback"
             elif time_limit_s is not None and time.perf_counter() - begun > time_limit_s:
                 stopped_by = "time limit" if search.num_evaluations < total else None
@@ -187,18 +187,20 @@ def _host_function(evaluate, settings: Settings):
     return call
 
 
-def _progress(rows: list[Rows], settings: Settings) -> list[Progress]:
-    if not rows:
-        return []
+def _told_to_stop(callback, rows: list[Rows], settings: Settings) -> bool:
+    """Shows every new row to the callback, then says whether it asked to stop."""
+    if callback is None or not rows:
+        return False
     records = history(Rows.join(rows), 0, settings.sign).to_dict("records")
-    return [Progress(int(row["generation"]), int(row["num_evaluations"]), row) for row in records]
+    answers = [callback(Progress(int(row["generation"]), int(row["num_evaluations"]), row)) for row in records]
+    return any(answer is True for answer in answers)
 
 
 def _optimize_jax(evaluate, settings: Settings, num_generations: int, callback, time_limit_s) -> Result:
     task, descriptor_dim = _as_task(evaluate, settings)
 
     def look(state, rows: Rows):
-        if callback is not None and any([callback(progress) is True for progress in _progress([rows], settings)]):
+        if _told_to_stop(callback, [rows], settings):
             return True
         infinite = np.asarray(state.faults.num_infinite)[0] > 0
         return bool(infinite or (settings.on_nan == "raise" and np.asarray(state.faults.num_nan)[0] > 0))

@@ -426,7 +426,7 @@ class _ExtrasStore:
             self._rows = {number: self._rows[number] for number in numbers if number in self._rows}
 
     def of(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
-        """Each extra for these rows; slots that hold nobody get the value of somebody, and are dropped by the caller."""
+        """Each extra for these rows; a slot that holds nobody gets somebody's, and is dropped by the caller."""
         if not self._rows:
             return {}
         someone = next(iter(self._rows.values()))

@@ -1,7 +1,7 @@
 """Files: arrays with a description, in one safetensors file, written atomically and verified when read. No pickle.
 
-Every file has a kind (`rule`, `state`, `result`), a version, a JSON description, and a SHA-256 over names, types, shapes,
-bytes and description, so that a truncated, altered or foreign file is refused with a message that names it.
+Every file has a kind (`rule`, `state`, `result`), a version, a JSON description, and a SHA-256 over names, types,
+shapes, bytes and description, so that a truncated, altered or foreign file is refused with a message that names it.
 """
 
 import dataclasses

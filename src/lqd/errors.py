@@ -6,7 +6,7 @@ from typing import Any
 
 
 class InvalidInput(ValueError):
-    """An argument, or what an evaluation returned, cannot be used; `result` holds what was found before, if anything."""
+    """An argument, or what an evaluation returned, cannot be used; `result` is what was found before, if anything."""
 
     result: Any = None
 

@@ -73,7 +73,7 @@ def run(
     look_every_row: bool = False,
     time_limit_s: float | None = None,
 ) -> Run:
-    """Runs K tasks for `num_generations`; `look(state, new rows)` is called between calls and may return True to stop."""
+    """Runs K tasks for `num_generations`; `look(state, new rows)` comes between calls and may return True to stop."""
     every = every or rows_every(population_size)
     begun, clock = time.perf_counter(), compiling.Clock()
     parts: list[Rows] = []
