@@ -81,13 +81,12 @@ def run(
 
     def note(state, generation, measures):
         elapsed = np.full(len(generation), time.perf_counter() - begun)
-        measures = {name: np.asarray(value) for name, value in measures.items()}
         parts.append(Rows(generation, population_size + batch_size * generation, elapsed, measures))
         return look is not None and look(state, parts[-1]) is True
 
     with clock:
         state = loop.jit_begin(key, tasks, rule, population_size, x0, init_sigma, centroids)
-        first = {name: value[None] for name, value in loop.jit_measure(state, qd_offset).items()}
+        first = {name: np.asarray(value)[None] for name, value in loop.jit_measure(state, qd_offset).items()}
         done, num_rows = 0, 1
         if note(state, np.array([0]), first):
             stopped_by = "callback"
@@ -103,7 +102,9 @@ def run(
                 took = time.perf_counter() - called
                 generation = np.minimum(np.arange(done + every, done + num + every, every), done + num)
                 done += num
-                if note(state, generation, {name: value[: len(generation)] for name, value in measures.items()}):
+                if note(
+                    state, generation, {name: np.asarray(value)[: len(generation)] for name, value in measures.items()}
+                ):
                     stopped_by = "callback"
                 elif time_limit_s is not None and time.perf_counter() - begun >= time_limit_s:
                     stopped_by = "time limit" if done < num_generations else None
@@ -114,7 +115,7 @@ def run(
             stopped_by = "interrupt"
             if int(state.generation) != parts[-1].generation[-1]:  # it came between a call and its rows
                 look = None
-                measured = {name: value[None] for name, value in loop.jit_measure(state, qd_offset).items()}
+                measured = {name: np.asarray(value)[None] for name, value in loop.jit_measure(state, qd_offset).items()}
                 note(state, np.array([int(state.generation)]), measured)
     elapsed = time.perf_counter() - begun
     return Run(state, Rows.join(parts), clock.seconds, elapsed - clock.seconds, stopped_by)
