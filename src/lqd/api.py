@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from lqd import checks
-from lqd.ask_tell import AskTell, Settings
+from lqd.ask_tell import AskTell
 from lqd.errors import EvaluationFailed, Interrupted, InvalidInput
 from lqd.evolution import driver
 from lqd.evolution.driver import Rows
 from lqd.evolution.loop import Faults
 from lqd.result import Result, history, make_result
+from lqd.settings import Settings
 from lqd.tasks.function import FunctionTask
 from lqd.tasks.task import Repeated, Task
 
@@ -30,7 +31,7 @@ class Progress(NamedTuple):
 
 def traceable(function: Callable) -> Callable:
     """Marks a function as pure JAX, so that `backend="auto"` compiles it into the loop."""
-    function.__lqd_traceable__ = True
+    setattr(function, "__lqd_traceable__", True)  # noqa: B010
     return function
 
 
@@ -113,16 +114,12 @@ def optimize(
     elif dim is None:
         raise InvalidInput("dim, the length of a solution, is missing: optimize(evaluate, dim=..., ...).")
     settings = Settings(
-        dim, bounds, rule, population_size, batch_size, iso_sigma, line_sigma, x0, init_sigma, descriptor_bounds,
-        minimize, on_nan, reproduction, archive_cells, qd_offset, seed,
+        dim=dim, bounds=bounds, rule=rule, population_size=population_size, batch_size=batch_size,
+        iso_sigma=iso_sigma, line_sigma=line_sigma, x0=x0, init_sigma=init_sigma, descriptor_bounds=descriptor_bounds,
+        minimize=minimize, on_nan=on_nan, reproduction=reproduction, archive_cells=archive_cells, qd_offset=qd_offset,
+        seed=seed,
     )  # fmt: skip
-    budget = checks.whole("num_evaluations", num_evaluations, 1)
-    if budget < settings.population_size + settings.batch_size:
-        raise InvalidInput(
-            f"num_evaluations={budget} is less than the start population and one batch "
-            f"({settings.population_size} + {settings.batch_size}); give more, or a smaller population_size."
-        )
-    num_generations = (budget - settings.population_size) // settings.batch_size
+    num_generations = settings.num_generations(num_evaluations)
     if time_limit_s is not None:
         time_limit_s = checks.real("time_limit_s", time_limit_s, positive=True)
     checks.one_of("backend", backend, ("auto", "jax", "host"))
@@ -236,7 +233,7 @@ def _as_task(evaluate, settings: Settings) -> tuple[Task, int]:
     """A function as a task, its shapes checked by tracing alone."""
     if isinstance(evaluate, Task):
         return evaluate, evaluate.descriptor_dim
-    descriptor_dim = None
+    descriptor_dim = 0
     for num in {settings.population_size, settings.batch_size}:
         try:
             returned = jax.eval_shape(evaluate, jax.ShapeDtypeStruct((num, settings.dim), jnp.float32))
@@ -246,6 +243,6 @@ def _as_task(evaluate, settings: Settings) -> tuple[Task, int]:
                 f"evaluate cannot be traced by JAX ({type(error).__name__}: {reason}). "
                 f"backend='host' calls it as it is."
             ) from error
-        descriptor_dim = checks.traced_evaluation(returned, num, descriptor_dim)
+        descriptor_dim = checks.traced_evaluation(returned, num, descriptor_dim or None)
     sign = jnp.float32(settings.sign)
     return FunctionTask(settings.box(), sign, evaluate, settings.dim, descriptor_dim), descriptor_dim

@@ -44,10 +44,7 @@ def _map_elites(centroids=None, descriptor_bounds=None, num_cells: int = 128, se
 
 
 def _untrained(seed: int = 0, descriptor_dim: int = 2, num_layers: int = 4, num_features: int = 16, num_heads: int = 4):
-    try:
-        architecture = Architecture(descriptor_dim, num_layers, num_features, num_heads, num_features)
-    except ValueError as error:
-        raise InvalidInput(str(error)) from error
+    architecture = Architecture(descriptor_dim, num_layers, num_features, num_heads, num_features)
     return Learned.init(jax.random.key(seed), architecture)
 
 

@@ -1,6 +1,7 @@
 """Checks at the door: everything a user gives is looked at here, before anything compiles."""
 
 import numbers
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,14 +11,14 @@ from lqd.errors import InvalidInput
 
 def whole(name: str, value, least: int) -> int:
     """A whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral | np.integer) or value < least:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
         raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
     return int(value)
 
 
 def real(name: str, value, *, positive: bool = False) -> float:
     """A finite number of at least 0, or above 0."""
-    ok = isinstance(value, numbers.Real | np.floating) and not isinstance(value, bool) and np.isfinite(value)
+    ok = isinstance(value, numbers.Real) and not isinstance(value, bool) and np.isfinite(float(value))
     if not ok or value < 0 or (positive and value == 0):
         raise InvalidInput(f"{name} must be a finite number {'above' if positive else 'of at least'} 0, got {value!r}.")
     return float(value)
@@ -89,7 +90,7 @@ def shapes(fitness, descriptor, num: int, descriptor_dim: int | None, what: str)
         raise InvalidInput(f"{what}: descriptor has {descriptor[1]} dimensions, expected {descriptor_dim}.")
 
 
-def extras_of(extras, num: int, what: str) -> dict[str, np.ndarray]:
+def extras_of(extras, num: int, what: str) -> dict[str, Any]:
     """Further arrays, one entry per genotype."""
     if not isinstance(extras, dict) or not all(isinstance(name, str) for name in extras):
         raise InvalidInput(f"{what}: extras must be a dictionary of arrays by name, got {type(extras).__name__}.")

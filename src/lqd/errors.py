@@ -36,4 +36,5 @@ def unknown(kind: str, name: object, choices: Iterable[str]) -> InvalidInput:
     choices = list(choices)
     near = difflib.get_close_matches(str(name), choices, n=3, cutoff=0.4)
     hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
-    return InvalidInput(f"unknown {kind} {name!r}.{hint} There are: {', '.join(choices)}.")
+    listed = f" There are: {', '.join(choices)}." if not near or len(choices) <= 12 else ""
+    return InvalidInput(f"unknown {kind} {name!r}.{hint}{listed}")

@@ -33,6 +33,12 @@ class Elites:
     def __len__(self) -> int:
         return len(self.fitness)
 
+    def best_first(self, sign: float) -> "Elites":
+        """The same solutions, the fittest first."""
+        order = np.argsort(-sign * self.fitness, kind="stable")
+        extras = {name: value[order] for name, value in self.extras.items()}
+        return Elites(self.x[order], self.fitness[order], self.descriptor[order], extras)
+
     def to_dataframe(self) -> "pd.DataFrame":
         """One row a solution: fitness, descriptor_0.., x_0.., then the extras that are one number each."""
         import pandas as pd
@@ -141,7 +147,7 @@ class Result:
         def elites(part: str) -> Elites:
             prefix = f"{part}.extras."
             extras = {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
-            return Elites(*(arrays[f"{part}.{name}"] for name in ("x", "fitness", "descriptor")), extras)
+            return Elites(arrays[f"{part}.x"], arrays[f"{part}.fitness"], arrays[f"{part}.descriptor"], extras)
 
         history = pd.DataFrame({name: arrays[f"history.{name}"] for name in description.pop("history")})
         archive = elites("archive") if "archive.x" in arrays else None
@@ -167,21 +173,16 @@ def make_result(
 ) -> Result:
     """The result of one of the tasks of a state, from the loop's own (maximised, batched) data."""
     sign = -1.0 if minimize else 1.0
-    one = jax.tree.map(lambda leaf: leaf[task], (state.population, state.best, state.archive))
     kept = extras or {}
-    parts = {"population": one[0], "best": one[1], "archive": None if one[2] is None else one[2].elites}
-    elites = {name: None if part is None else elites_of(part, sign, kept.get(name)) for name, part in parts.items()}
-    order = np.argsort(-sign * elites["population"].fitness, kind="stable")
-    population = elites["population"]
-    elites["population"] = Elites(
-        population.x[order],
-        population.fitness[order],
-        population.descriptor[order],
-        {name: value[order] for name, value in population.extras.items()},
-    )
+
+    def elites(name: str, part: Population) -> Elites:
+        return elites_of(jax.tree.map(lambda leaf: leaf[task], part), sign, kept.get(name))
+
     return Result(
-        **elites,
-        history=history(rows, task, sign),
+        elites("population", state.population).best_first(sign),
+        elites("best", state.best),
+        history(rows, task, sign),
+        None if state.archive is None else elites("archive", state.archive.elites),
         num_evaluations=int(rows.num_evaluations[-1]),
         num_nan=int(np.asarray(state.faults.num_nan)[task]),
         stopped_by=stopped_by,

@@ -3,6 +3,7 @@
 The same cells for every rule make coverage and QD score comparable, also for rules that know nothing of cells.
 """
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -45,13 +46,7 @@ class Archive:
         def put(elite, newcomer):
             return elite.at[target].set(newcomer, mode="drop")
 
-        fields = zip(
-            (self.elites.x, self.elites.fitness, self.elites.descriptor),
-            (newcomers.x, newcomers.fitness, newcomers.descriptor),
-            strict=True,
-        )
-        extras = {name: put(value, newcomers.extras[name]) for name, value in self.elites.extras.items()}
-        return Archive(self.centroids, Population(*(put(old, new) for old, new in fields), extras))
+        return Archive(self.centroids, jax.tree.map(put, self.elites, newcomers))
 
 
 def coverage(fitness: Float[Array, " C"]) -> Float[Array, ""]:

@@ -15,12 +15,12 @@ _open: "list[Clock]" = []
 _listening = False
 
 
-def _listen(event: str, duration_s: float, **kwargs: Any) -> None:
+def _listen(event: str, duration_secs: float, **kwargs: Any) -> None:
     if event not in _EVENTS:
         return
     with _lock:
         for clock in _open:
-            clock.seconds += duration_s
+            clock.seconds += duration_secs
             clock.num_programs += event == _EVENTS[-1]
 
 

@@ -33,10 +33,11 @@ class Rows(NamedTuple):
 
     @classmethod
     def join(cls, parts: "list[Rows]") -> "Rows":
-        names = parts[0].measures
         return cls(
-            *(np.concatenate([part[i] for part in parts]) for i in range(3)),
-            {name: np.concatenate([part.measures[name] for part in parts]) for name in names},
+            np.concatenate([part.generation for part in parts]),
+            np.concatenate([part.num_evaluations for part in parts]),
+            np.concatenate([part.time_s for part in parts]),
+            {name: np.concatenate([part.measures[name] for part in parts]) for name in parts[0].measures},
         )
 
 

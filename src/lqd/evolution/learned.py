@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
+from lqd.errors import InvalidInput
 from lqd.evolution.numerics import unit_scale
 from lqd.types import pytree, static
 
@@ -40,14 +41,14 @@ class Architecture:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{field.name} must be a whole number of at least 1, got {value!r}.")
+                raise InvalidInput(f"{field.name} must be a whole number of at least 1, got {value!r}.")
         if self.num_features % self.num_heads:
-            raise ValueError(
+            raise InvalidInput(
                 f"num_features must be a multiple of num_heads, got {self.num_features} features "
                 f"for {self.num_heads} heads; {self.num_heads * -(-self.num_features // self.num_heads)} would do."
             )
         if self.recipe != 1:
-            raise ValueError(f"recipe must be 1, the only feature recipe this version knows, got {self.recipe}.")
+            raise InvalidInput(f"recipe must be 1, the only feature recipe this version knows, got {self.recipe}.")
 
 
 def init_params(key: Key[Array, ""], architecture: Architecture) -> Params:
@@ -169,14 +170,18 @@ class Learned:
     def init(cls, key: Key[Array, ""], architecture: Architecture = Architecture()) -> "Learned":  # noqa: B008
         return cls(init_params(key, architecture), architecture)
 
-    def __call__(self, key, fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Float[Array, " P"]:
-        expected, received = self.architecture.descriptor_dim, descriptor.shape[-1]
+    def check(self, descriptor_dim: int) -> None:
+        """Recipe 1 has one weight column per descriptor dimension, and so is tied to their number."""
+        expected, received = self.architecture.descriptor_dim, descriptor_dim
         if expected != received:
-            raise ValueError(
+            raise InvalidInput(
                 f"this learned rule reads descriptors of {expected} dimensions (feature recipe "
                 f"{self.architecture.recipe} is tied to the dimension it was trained with), got {received}. "
                 f"Use one trained for {received}, or a rule for any dimension: 'dns', 'ns', 'me', 'ga'."
             )
+
+    def __call__(self, key, fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Float[Array, " P"]:
+        self.check(descriptor.shape[-1])
         filled = fitness > -jnp.inf
         scores = forward(self.params, self.architecture.num_heads, features(fitness, descriptor), filled)
         return jnp.where(filled, scores, -jnp.inf)

@@ -4,7 +4,8 @@ A rule is a pytree called as `rule(key, fitness (P,), descriptor (P, D)) -> scor
 (so many rules run in one program), its settings static. A score of `-inf` means eliminated; the loop keeps the top N.
 Empty slots come in with fitness `-inf` and arbitrary descriptors, and must go out with `-inf`.
 
-Two optional methods make a rule faster without changing what it is:
+A rule for descriptors of one size only has a method `check(descriptor_dim)` that raises for others, before anything
+compiles. Two more optional methods make a rule faster without changing what it is:
 
 - `annotate(descriptor (B, D))` returns arrays `(B, ...)` that depend on one individual alone (its cell, say). The
   loop calls it once, on newcomers, keeps the result beside each survivor and hands it to
@@ -17,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from lqd.errors import InvalidInput
 from lqd.evolution import cvt, neighbours
 from lqd.types import pytree, static
 
@@ -81,6 +83,12 @@ class MapElites:
     """Competition inside the cells of a Voronoi tessellation: the best of each cell keeps its fitness."""
 
     centroids: Float[Array, "C D"]
+
+    def check(self, descriptor_dim: int) -> None:
+        if self.centroids.shape[1] != descriptor_dim:
+            raise InvalidInput(
+                f"the centroids have {self.centroids.shape[1]} dimensions, descriptors {descriptor_dim}."
+            )
 
     def annotate(self, descriptor: Float[Array, "B D"]) -> Int[Array, " B"]:
         return cvt.nearest(descriptor, self.centroids)

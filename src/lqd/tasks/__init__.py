@@ -1,0 +1,65 @@
+"""Benchmark tasks by name: `lqd.tasks.make("arm")`, `lqd.tasks.make("bbob/rastrigin", dim=16)`."""
+
+import inspect
+
+from lqd.errors import InvalidInput, unknown
+from lqd.tasks import bbob, functions, landscape
+from lqd.tasks.arm import Arm
+from lqd.tasks.landscape import Landscape, LandscapeBatch, sample_batch
+from lqd.tasks.task import Repeated, Task, TaskBatch
+
+__all__ = [
+    "Arm",
+    "Landscape",
+    "LandscapeBatch",
+    "Repeated",
+    "Task",
+    "TaskBatch",
+    "bbob",
+    "make",
+    "names",
+    "sample_batch",
+    "summary",
+]
+
+_LANDSCAPES = {f"bbob/{name}": name for name in bbob.NAMES} | {f"ood/{name}": name for name in functions.NAMES}
+
+
+def names() -> list[str]:
+    """Every task there is."""
+    return ["arm", *_LANDSCAPES]
+
+
+def summary(name: str) -> str:
+    """One line on a task."""
+    if name == "arm":
+        return "8-joint planar arm: reach everywhere with joints as equal as possible"
+    function = _LANDSCAPES[name]
+    number = f"f{bbob.index(function)}, " if function in bbob.NAMES else ""
+    group = "out of distribution" if function in landscape.OOD else "training set"
+    return f"{number}{group}; descriptor: a random projection of x"
+
+
+def make(name: str, **settings) -> Task:
+    """A task by name; `bbob/f3` and `bbob/3` stand for `bbob/rastrigin`.
+
+    `arm` takes `num_joints`; functions take `dim` (16), `seed`, `descriptor_dim`, `noise` and `rotate`.
+    """
+    if name == "arm":
+        return _call(Arm, name, settings)
+    if isinstance(name, str) and name.startswith("bbob/") and name not in _LANDSCAPES:
+        try:
+            name = f"bbob/{bbob.NAMES[bbob.index(name.removeprefix('bbob/')) - 1]}"
+        except InvalidInput:
+            raise unknown("task", name, names()) from None
+    if name not in _LANDSCAPES:
+        raise unknown("task", name, names())
+    return _call(landscape.make, name, {"dim": 16} | settings, _LANDSCAPES[name])
+
+
+def _call(function, name: str, settings: dict, *args):
+    accepted = [p for p in inspect.signature(function).parameters if p != "function"]
+    for setting in settings:
+        if setting not in accepted:
+            raise InvalidInput(f"task {name!r} has no setting {setting!r}; it takes {', '.join(accepted)}.")
+    return function(*args, **settings)

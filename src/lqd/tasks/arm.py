@@ -11,6 +11,7 @@ import math
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from lqd.errors import InvalidInput
 from lqd.tasks.task import Box
 from lqd.types import Evaluation, pytree, static
 
@@ -21,7 +22,7 @@ class Arm:
 
     def __post_init__(self):
         if not isinstance(self.num_joints, int) or self.num_joints < 1:
-            raise ValueError(f"num_joints must be an integer of at least 1, got {self.num_joints!r}")
+            raise InvalidInput(f"num_joints must be a whole number of at least 1, got {self.num_joints!r}.")
 
     @property
     def name(self) -> str:

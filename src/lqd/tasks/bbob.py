@@ -15,13 +15,14 @@ Deliberately not here: noise (`noise.py`), instances and their sampling (`landsc
 """
 
 import dataclasses
-import difflib
 import math
 import re
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
+
+from lqd.errors import InvalidInput, unknown
 
 NAMES = (
     "sphere",
@@ -63,13 +64,7 @@ def index(index_or_name: int | str) -> int:
     number = re.fullmatch(r"f?(\d{1,2})", text)
     if number and 1 <= int(number[1]) <= len(NAMES):
         return int(number[1])
-    raise ValueError(f"unknown BBOB function {index_or_name!r}: {suggest(text, NAMES)}, or a number 1..{len(NAMES)}")
-
-
-def suggest(text: str, names: tuple[str, ...]) -> str:
-    """The end of an error message: the names nearest to what was typed."""
-    near = difflib.get_close_matches(text, names, n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(names)}"
+    raise unknown("BBOB function (a name, or a number 1..24)", index_or_name, NAMES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,30 +134,32 @@ def value(
 
 
 def check_shapes(x, num_dims, **arrays) -> tuple[Array, dict[str, Array]]:
-    """Everything as arrays of x's float type, or a ValueError that says which shape is wrong."""
+    """Everything as arrays of x's float type, or an error that says which shape is wrong."""
     x = jnp.asarray(x)
     if not jnp.issubdtype(x.dtype, jnp.floating) or x.dtype.itemsize < 4:
         x = x.astype(jnp.float32)
     if x.ndim not in (1, 2) or x.shape[-1] < 2:
-        raise ValueError(f"x must be one point (n,) or a batch (B, n) with n >= 2, got shape {x.shape}")
+        raise InvalidInput(f"x must be one point (n,) or a batch (B, n) with n >= 2, got shape {x.shape}")
     width = x.shape[-1]
     if isinstance(num_dims, int) and not 2 <= num_dims <= width:
-        raise ValueError(f"num_dims must be between 2 and the width of x ({width}), got {num_dims}")
+        raise InvalidInput(f"num_dims must be between 2 and the width of x ({width}), got {num_dims}")
     arrays = {name: jnp.asarray(array).astype(x.dtype) for name, array in arrays.items()}
     for name, array in arrays.items():
         expected = (width,) if name == "x_opt" else (width, width)
         if array.shape != expected:
-            raise ValueError(f"{name} must have shape {expected} for points of shape {x.shape}, got {array.shape}")
+            raise InvalidInput(f"{name} must have shape {expected} for points of shape {x.shape}, got {array.shape}")
     return x, arrays
 
 
 def _check_peaks(number: int, x: Array, peaks: Peaks | None) -> Peaks:
     if peaks is None:
-        raise ValueError(f"{NAMES[number - 1]} needs peaks=(centres (P, n), diagonals (P, n), heights (P,)), got None")
+        raise InvalidInput(
+            f"{NAMES[number - 1]} needs peaks=(centres (P, n), diagonals (P, n), heights (P,)), got None"
+        )
     centre, diagonal, height = (jnp.asarray(array).astype(x.dtype) for array in peaks)
     if centre.shape != diagonal.shape or centre.shape != (*height.shape, x.shape[-1]):
         shapes = f"{centre.shape}, {diagonal.shape}, {height.shape}"
-        raise ValueError(f"peaks must have shapes (P, n), (P, n), (P,) with n = {x.shape[-1]}, got {shapes}")
+        raise InvalidInput(f"peaks must have shapes (P, n), (P, n), (P,) with n = {x.shape[-1]}, got {shapes}")
     return centre, diagonal, height
 
 

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from lqd.tasks.bbob import Point, check_shapes, matmul, point, sin2_pi, square_sum, suggest
+from lqd.errors import unknown
+from lqd.tasks.bbob import Point, check_shapes, matmul, point, sin2_pi, square_sum
 
 NAMES = ("ackley", "dixon_price", "salomon", "levy")
 
@@ -28,7 +29,7 @@ def value(
 ) -> Float[Array, "*B"]:
     """The function shifted and rotated, at one point or a batch; the first `num_dims` coordinates are live."""
     if name not in NAMES:
-        raise ValueError(f"unknown function {name!r}: {suggest(str(name), NAMES)}")
+        raise unknown("function", name, NAMES)
     x, arrays = check_shapes(x, num_dims, x_opt=x_opt, R=R)
 
     def value_of_one(x: Float[Array, " W"]) -> Float[Array, ""]:

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from lqd.errors import InvalidInput, unknown
 from lqd.tasks import bbob, functions, noise
 from lqd.tasks.noise import Noise
 from lqd.tasks.task import Box
@@ -51,9 +52,8 @@ def resolve(function: str | int) -> str:
         return str(function)
     try:
         return bbob.NAMES[bbob.index(function) - 1]
-    except ValueError:
-        hint = bbob.suggest(str(function), FUNCTIONS)
-        raise ValueError(f"unknown function {function!r}: {hint} (or a BBOB number 1..24)") from None
+    except InvalidInput:
+        raise unknown("function (a name, or a BBOB number 1..24)", function, FUNCTIONS) from None
 
 
 def noiseless_value(function: str, instance: Instance, x: Float[Array, "B W"]) -> Float[Array, " B"]:
@@ -248,16 +248,16 @@ def sample_instances(
     """For each function a stack of `num_per_function` instances."""
     names = tuple(resolve(function) for function in functions)
     if not names or len(set(names)) < len(names):
-        raise ValueError(f"functions must name at least one function, each once, got {tuple(functions)}")
+        raise InvalidInput(f"functions must name at least one function, each once, got {tuple(functions)}")
     for argument, number, least in (
         ("num_per_function", num_per_function, 1),
         ("min_dim (the dimension)", min_dim, 2),
         ("descriptor_dim", descriptor_dim, 1),
     ):
         if operator.index(number) < least:
-            raise ValueError(f"{argument} must be at least {least}, got {number}")
+            raise InvalidInput(f"{argument} must be at least {least}, got {number}")
     if not min_dim <= max_dim <= width:
-        raise ValueError(f"min_dim <= max_dim <= width must hold, got {min_dim}, {max_dim}, {width}")
+        raise InvalidInput(f"min_dim <= max_dim <= width must hold, got {min_dim}, {max_dim}, {width}")
     shared = _draw(key, names, num_per_function, width, min_dim, max_dim, descriptor_dim, noise, rotate)
     instances = []
     for i, name in enumerate(names):

@@ -1,0 +1,47 @@
+# Everything from Python 3.11 and make: each target sets up what it needs in .venv and reuses it next time.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-long check format bench-arm clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "lqd needs Python 3.11 or newer: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(PIP) -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.core ## four rules on a robot arm, a table and a picture
+	$(BIN)/lqd demo
+
+test: $(VENV)/.dev ## the fast suite
+	$(BIN)/python -m pytest
+
+test-long: $(VENV)/.dev ## the fast suite and the slow tests
+	$(BIN)/python -m pytest --long
+
+check: $(VENV)/.dev ## lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev ## apply lint fixes and formatting
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench-arm: $(VENV)/.dev ## speed against pyribs and QDax on the arm (QDax where it is installed)
+	$(BIN)/python benchmarks/arm.py
+
+clean: ## remove the environment and caches
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

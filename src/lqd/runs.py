@@ -1,0 +1,206 @@
+"""What `lqd run` and `lqd demo` do: run, show progress, score without noise, write everything atomically."""
+
+import contextlib
+import dataclasses
+import pathlib
+import time
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lqd import catalogue, figures, manifest, tasks
+from lqd.checkpoint import write_bytes
+from lqd.checks import whole
+from lqd.errors import Interrupted, InvalidInput
+from lqd.evolution import driver, metrics
+from lqd.result import Result, make_result
+from lqd.settings import Settings
+from lqd.tasks.anchors import Anchors, random_search
+from lqd.tasks.task import Repeated, Task
+
+if TYPE_CHECKING:
+    from lqd.cli import Run
+
+
+def make_task(config: "Run") -> Task:
+    """The task of a run; settings that a task does not take are refused if they were given."""
+    if config.task == "arm":
+        for name, default in (("dim", None), ("instance", 0), ("noise", False), ("rotate", True)):
+            if getattr(config, name) != default:
+                raise InvalidInput(f"--{name} is for function tasks; 'arm' does not take it.")
+        return tasks.make("arm")
+    given = {} if config.dim is None else {"dim": config.dim}
+    return tasks.make(config.task, seed=config.instance, noise=config.noise, rotate=config.rotate, **given)
+
+
+@contextlib.contextmanager
+def progress_bar(label: str, num_generations: int, quiet: bool):
+    """A function to be called with the generation reached; shows the time left on a terminal."""
+    if quiet:
+        yield lambda generation: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("generations"))
+    with Progress(*columns, TimeRemainingColumn(), transient=False) as progress:
+        bar = progress.add_task(label, total=num_generations)
+        yield lambda generation: progress.update(bar, completed=generation)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """Every seed of a run, with what it cost."""
+
+    results: list[Result]
+    scores: list[dict[str, float]]
+    anchors: Anchors | None
+    compile_s: float
+    run_s: float
+    stopped_by: str | None
+
+
+def execute(task: Task, settings: Settings, num_generations: int, num_seeds: int, label: str, *,
+            time_limit_s=None, quiet=False) -> Outcome:  # fmt: skip
+    """All seeds of a task in one program."""
+    batch = Repeated(task, num_seeds)
+    seeds = jnp.arange(settings.seed, settings.seed + num_seeds, dtype=jnp.uint32)
+    budget = settings.population_size + num_generations * settings.batch_size
+    anchors = None
+    if task.f_opt is not None and task.bounds is not None:
+        # Its own stream, the same for every rule and seed: all are measured between the same anchors.
+        anchors = random_search(jax.random.key(2**31 - 1), Repeated(task, 1), budget)
+    with progress_bar(label, num_generations, quiet) as advance:
+
+        def look(state, rows):
+            advance(int(rows.generation[-1]))
+
+        run = driver.run(
+            jax.vmap(jax.random.key)(seeds), batch, settings.resolved_rule(task.descriptor_dim), settings.operator(),
+            num_generations=num_generations, population_size=settings.population_size,
+            batch_size=settings.batch_size, centroids=settings.centroids(task.descriptor_dim),
+            qd_offset=None if anchors is None else anchors.f_worst[0], look=look, time_limit_s=time_limit_s,
+        )  # fmt: skip
+    num_infinite = int(np.sum(run.state.faults.num_infinite))
+    if num_infinite:
+        raise InvalidInput(f"task {task.name!r} gave a fitness of +inf {num_infinite} times.")
+    results = []
+    for i in range(num_seeds):
+        info = settings.info() | {"seed": settings.seed + i, "task": task.name}
+        results.append(make_result(run.state, run.rows, task=i, minimize=False, stopped_by=run.stopped_by, info=info))
+    return Outcome(results, _scores(run.state, batch, anchors), anchors, run.compile_s, run.run_s, run.stopped_by)
+
+
+def _scores(state, batch: Repeated, anchors: Anchors | None) -> list[dict[str, float]]:
+    """Measures of the final populations on noiseless fitness, seed by seed."""
+    noiseless = jnp.where(state.population.filled, jax.jit(Repeated.noiseless)(batch, state.population.x), -jnp.inf)
+    rows = dict(jax.jit(jax.vmap(metrics.measure))(noiseless, state.population.descriptor))
+    if anchors is not None:
+        rows["qd_score"] = metrics.qd_score(rows, anchors.f_rand[0], batch.task.f_opt)
+    return [{name: float(value[i]) for name, value in rows.items()} for i in range(batch.num_tasks)]
+
+
+def run(config: "Run") -> pathlib.Path:
+    """`lqd run`."""
+    import pandas as pd
+
+    out = config.out or pathlib.Path("runs") / f"{config.task.replace('/', '-')}-{pathlib.Path(config.rule).stem}"
+    if (out / "manifest.json").exists() and not config.overwrite:
+        raise InvalidInput(f"--out {out} holds the results of an earlier run; give another folder, or --overwrite.")
+    task = make_task(config)
+    settings = Settings(
+        dim=task.dim, bounds=task.bounds, rule=config.rule, population_size=config.population_size,
+        batch_size=config.batch_size, iso_sigma=config.iso_sigma, line_sigma=config.line_sigma,
+        descriptor_bounds=task.descriptor_bounds, archive_cells=config.archive_cells, seed=config.seed,
+    )  # fmt: skip
+    num_seeds = whole("num_seeds", config.num_seeds, 1)
+    num_generations = settings.num_generations(config.num_evaluations)
+    begun = manifest.now()
+    outcome = execute(task, settings, num_generations, num_seeds, f"{config.task} {config.rule}",
+                      time_limit_s=config.time_limit_s, quiet=config.quiet)  # fmt: skip
+
+    for i, result in enumerate(outcome.results):
+        result.save(out / f"result_{config.seed + i}.safetensors")
+    seeds = range(config.seed, config.seed + num_seeds)
+    for name, parts in (
+        ("metrics", [result.history for result in outcome.results]),
+        ("population", [result.to_dataframe() for result in outcome.results]),
+    ):
+        table = pd.concat(parts, keys=seeds, names=["seed"]).reset_index(level="seed")
+        write_bytes(out / f"{name}.csv", table.to_csv(index=False).encode())
+    figures.save(outcome.results[0].plot(), out / "picture.png")
+    num_evaluations = sum(result.num_evaluations for result in outcome.results)
+    anchors = outcome.anchors
+    content: dict[str, Any] = {
+        "command": "run",
+        "config": dataclasses.asdict(config) | {"out": str(out)},
+        "settings": settings.info() | {"num_generations": num_generations, "dim": task.dim},
+        **manifest.environment(),
+        "begun": begun,
+        "ended": manifest.now(),
+        "stopped_by": outcome.stopped_by,
+        "timing": {
+            "compile_s": round(outcome.compile_s, 3),
+            "run_s": round(outcome.run_s, 3),
+            "evaluations_per_s": round(num_evaluations / outcome.run_s),
+        },
+        "anchors": anchors and {"f_rand": anchors.f_rand[0], "f_worst": anchors.f_worst[0], "f_opt": task.f_opt},
+        "num_evaluations": [result.num_evaluations for result in outcome.results],
+        "num_nan": [result.num_nan for result in outcome.results],
+        "scores": dict(zip(seeds, outcome.scores, strict=True)),
+    }
+    manifest.write(out / "manifest.json", content)  # last: a folder with a manifest is complete
+    if not config.quiet:
+        _report({f"seed {seed}": result for seed, result in zip(seeds, outcome.results, strict=True)}, outcome.scores)
+        timing = content["timing"]
+        print(f"{timing['evaluations_per_s']:,} evaluations/s ({timing['compile_s']:.1f} s compiling). Wrote {out}/")
+    if outcome.stopped_by == "interrupt":
+        raise Interrupted(f"interrupted; what was found is in {out}", outcome.results)
+    return out
+
+
+def _report(results: dict[str, Result], scores: list[dict[str, float]], speeds: list[str] | None = None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    columns = ["", "best", "mean", "novelty", "QD score", "filled", "coverage", *(["eval/s"] if speeds else [])]
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for i, ((name, result), row) in enumerate(zip(results.items(), scores, strict=True)):
+        cells = [
+            f"{row[key]:.3g}" if key in row else "-" for key in ("max_fitness", "mean_fitness", "novelty", "qd_score")
+        ]
+        filled = f"{row['num_filled']:.0f}/{result.info['population_size']}"
+        coverage = result.history["archive_coverage"].iloc[-1]
+        table.add_row(name, *cells, filled, f"{coverage:.1%}", *([speeds[i]] if speeds else []))
+    Console().print(table)
+
+
+DEMO_RULES = ("random", "ga", "me", "dns")
+
+
+def demo(out: pathlib.Path, num_evaluations: int, seed: int) -> None:
+    """`lqd demo`: the arm under four rules, side by side."""
+    begun = time.perf_counter()
+    task = tasks.make("arm")
+    print(
+        f"{tasks.summary('arm').capitalize()}.\n{num_evaluations:,} evaluations for each of {len(DEMO_RULES)} rules.\n"
+    )
+    results, scores, speeds = {}, [], []
+    for name in DEMO_RULES:
+        settings = Settings(
+            dim=task.dim, bounds=task.bounds, rule=name, population_size=512, batch_size=128,
+            descriptor_bounds=task.descriptor_bounds, archive_cells=1024, seed=seed,
+        )  # fmt: skip
+        title = catalogue.RULES[name].title
+        outcome = execute(task, settings, settings.num_generations(num_evaluations), 1, f"{title:<26}")
+        results[name] = outcome.results[0]
+        scores += outcome.scores
+        speeds.append(f"{outcome.results[0].num_evaluations / outcome.run_s:,.0f}")
+        outcome.results[0].save(out / f"{name}.safetensors")
+    title = f"Arm, {num_evaluations:,} evaluations: where the hand can be, and how evenly the joints share the work"
+    picture = figures.comparison(results, [0, 0], [1, 1], title)
+    figures.save(picture, out / "demo.png")
+    print()
+    _report(results, scores, speeds)
+    print(f"\n{time.perf_counter() - begun:.0f} s. The picture: {out / 'demo.png'}")

@@ -1,0 +1,151 @@
+"""What `optimize`, `AskTell` and `lqd run` have in common: checked once, at the door, before anything compiles."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lqd import catalogue, checks
+from lqd.errors import InvalidInput
+from lqd.evolution import cvt
+from lqd.evolution.reproduction import FunctionReproduction, IsoLine, Reproduction
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All that shapes a search but the function and the budget; the arguments of `optimize` of the same names."""
+
+    dim: int
+    bounds: Any = None
+    rule: Any = "dns"
+    population_size: int = 128
+    batch_size: int = 32
+    iso_sigma: float = 0.005
+    line_sigma: float = 0.05
+    x0: Any = None
+    init_sigma: float = 1.0
+    descriptor_bounds: Any = None
+    minimize: bool = False
+    on_nan: str = "eliminate"
+    reproduction: Any = None
+    archive_cells: int | None = None
+    qd_offset: float | None = None
+    seed: int = 0
+
+    def __post_init__(self):
+        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        put("dim", checks.whole("dim", self.dim, 1))
+        put("population_size", checks.whole("population_size", self.population_size, 1))
+        put("batch_size", checks.whole("batch_size", self.batch_size, 1))
+        if self.qd_offset is not None and not np.isfinite(self.qd_offset):
+            raise InvalidInput(f"qd_offset must be finite, got {self.qd_offset!r}.")
+        put("seed", checks.whole("seed", self.seed, 0))
+        put("iso_sigma", checks.real("iso_sigma", self.iso_sigma))
+        put("line_sigma", checks.real("line_sigma", self.line_sigma))
+        put("init_sigma", checks.real("init_sigma", self.init_sigma, positive=True))
+        checks.one_of("on_nan", self.on_nan, ("eliminate", "raise"))
+        if self.seed >= 2**32:
+            raise InvalidInput(f"seed must be below 2**32, got {self.seed}.")
+        if self.bounds is not None:
+            put("bounds", checks.box("bounds", self.bounds, self.dim))
+        if self.descriptor_bounds is not None:
+            put("descriptor_bounds", checks.box("descriptor_bounds", self.descriptor_bounds, None))
+        if self.x0 is not None:
+            put("x0", self._checked_x0())
+        if self.archive_cells is not None:
+            put("archive_cells", checks.whole("archive_cells", self.archive_cells, 1))
+            if self.descriptor_bounds is None:
+                raise InvalidInput("archive_cells needs descriptor_bounds=(low, high): the box that the cells divide.")
+        if isinstance(self.rule, str) and self.rule == "me" and self.descriptor_bounds is None:
+            catalogue.rule("me")  # says what is missing
+        if self.reproduction is not None and not callable(self.reproduction):
+            raise InvalidInput(f"reproduction must be a function (key, x1, x2) -> x, got {self.reproduction!r}.")
+        self.resolved_rule(None)
+
+    def _checked_x0(self) -> np.ndarray:
+        x0 = checks.numbers_array("x0", self.x0, "x0").astype(np.float32)
+        if x0.shape[-1:] != (self.dim,) or x0.ndim > 2 or not len(x0):
+            raise InvalidInput(f"x0 must have shape ({self.dim},) or (points, {self.dim}), got {x0.shape}.")
+        if not np.isfinite(x0).all():
+            raise InvalidInput("x0 must be finite.")
+        if self.bounds is not None and not ((x0 >= self.bounds[0]) & (x0 <= self.bounds[1])).all():
+            raise InvalidInput("x0 must lie within the bounds; clip it first: np.clip(x0, low, high).")
+        return x0
+
+    def resolved_rule(self, descriptor_dim: int | None):
+        """The rule; MAP-Elites with bounds given as two numbers waits for the number of dimensions."""
+        bounds = self.descriptor_box(descriptor_dim)
+        rule = catalogue.resolve(self.rule, descriptor_bounds=bounds, population_size=self.population_size)
+        if descriptor_dim is not None and hasattr(rule, "check"):
+            rule.check(descriptor_dim)
+        return rule
+
+    def descriptor_box(self, descriptor_dim: int | None):
+        """Both ends of the descriptor box, repeated over all dimensions if given as numbers."""
+        if self.descriptor_bounds is None:
+            return None
+        low, high = self.descriptor_bounds
+        if descriptor_dim is not None and len(low) == 1 < descriptor_dim:
+            return np.repeat(low, descriptor_dim), np.repeat(high, descriptor_dim)
+        if descriptor_dim is not None and len(low) != descriptor_dim:
+            raise InvalidInput(f"descriptor_bounds have {len(low)} dimensions, the descriptors {descriptor_dim}.")
+        return low, high
+
+    def num_generations(self, num_evaluations) -> int:
+        """Whole generations in a budget that also pays for the start population."""
+        budget = checks.whole("num_evaluations", num_evaluations, 1)
+        if budget < self.population_size + self.batch_size:
+            raise InvalidInput(
+                f"num_evaluations={budget} is less than the start population and one batch "
+                f"({self.population_size} + {self.batch_size}); give more, or a smaller population_size."
+            )
+        return (budget - self.population_size) // self.batch_size
+
+    def centroids(self, descriptor_dim: int):
+        """Cells of the passive archive, the same for every rule."""
+        if self.archive_cells is None:
+            return None
+        return cvt.centroids(self.archive_cells, *self.descriptor_box(descriptor_dim))
+
+    def operator(self) -> Reproduction:
+        if self.reproduction is None:
+            return IsoLine(jnp.float32(self.iso_sigma), jnp.float32(self.line_sigma))
+        leaves = jax.tree.leaves(self.reproduction)
+        plain = len(leaves) == 1 and leaves[0] is self.reproduction
+        return FunctionReproduction(self.reproduction) if plain else self.reproduction
+
+    @property
+    def sign(self) -> float:
+        """1 where fitness is maximised, -1 where it is minimised."""
+        return -1.0 if self.minimize else 1.0
+
+    def offset(self):
+        """The archive's offset, maximised."""
+        return None if self.qd_offset is None else jnp.float32(self.sign * self.qd_offset)
+
+    def key(self):
+        return jax.random.key(self.seed)[None]
+
+    def box(self):
+        return None if self.bounds is None else tuple(jnp.asarray(end) for end in self.bounds)
+
+    def info(self) -> dict[str, Any]:
+        """Settings as plain values, for results and files."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        values["rule"] = self.rule if isinstance(self.rule, str) else type(self.rule).__name__
+        values["reproduction"] = None if self.reproduction is None else _name(self.reproduction)
+        for name in ("bounds", "descriptor_bounds"):
+            values[name] = None if values[name] is None else [_short(end) for end in values[name]]
+        values["x0"] = None if self.x0 is None else self.x0.tolist()
+        return values
+
+
+def _short(end: np.ndarray):
+    """One number for an end of a box that is the same in every dimension."""
+    return float(end[0]) if (end == end[0]).all() and len(end) > 1 else end.tolist()
+
+
+def _name(function) -> str:
+    return getattr(function, "__name__", type(function).__name__)

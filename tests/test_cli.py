@@ -1,0 +1,112 @@
+"""The command line: what it writes, what it says, how it fails."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import lqd
+from lqd.cli import main
+
+SMALL = ["--population-size", "16", "--batch-size", "8", "--num-evaluations", "200", "--archive-cells", "20"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_cache_of_ones_own():
+    """The suite has set a compilation cache, which the command line must leave alone."""
+    import jax
+
+    before = jax.config.values["jax_compilation_cache_dir"]
+    yield
+    assert jax.config.values["jax_compilation_cache_dir"] == before
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("run") / "out"
+    main(["run", "--task", "bbob/f3", "--dim", "3", "--noise", "--rule", "me", "--num-seeds", "2", *SMALL,
+          "--out", str(out), "--quiet"])  # fmt: skip
+    return out
+
+
+def test_a_run_writes_everything(folder):
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["config"]["task"] == "bbob/f3"
+    assert manifest["num_evaluations"] == [200, 200]
+    assert set(manifest["scores"]) == {"0", "1"}
+    assert manifest["timing"]["evaluations_per_s"] > 0
+    assert {"python", "lqd", "jax"} <= set(manifest["versions"])
+    assert manifest["anchors"]["f_worst"] < manifest["anchors"]["f_rand"] < manifest["anchors"]["f_opt"] == 0
+    metrics = pd.read_csv(folder / "metrics.csv")
+    assert metrics.groupby("seed")["num_evaluations"].max().tolist() == [200, 200]
+    assert metrics.groupby("seed").size().tolist() == [24, 24]
+    assert (folder / "picture.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_population_and_result_agree(folder):
+    population = pd.read_csv(folder / "population.csv")
+    for seed in (0, 1):
+        result = lqd.Result.load(folder / f"result_{seed}.safetensors")
+        mine = population[population["seed"] == seed]
+        np.testing.assert_allclose(mine["fitness"], result.fitness, rtol=1e-6)
+        np.testing.assert_allclose(mine[["x_0", "x_1", "x_2"]], result.x, rtol=1e-6)
+
+
+def test_scores_are_noiseless(folder):
+    manifest = json.loads((folder / "manifest.json").read_text())
+    task = lqd.tasks.make("bbob/f3", dim=3, seed=0, noise=True)
+    result = lqd.Result.load(folder / "result_1.safetensors")
+    best = float(np.max(task.noiseless(result.x)))
+    np.testing.assert_allclose(manifest["scores"]["1"]["max_fitness"], best, rtol=1e-5)
+    anchors = manifest["anchors"]
+    share = np.clip((best - anchors["f_rand"]) / (0 - anchors["f_rand"]), 0, 1)
+    expected = share * manifest["scores"]["1"]["dominated_novelty"]
+    np.testing.assert_allclose(manifest["scores"]["1"]["qd_score"], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_an_earlier_run_is_not_overwritten(folder, capsys):
+    before = (folder / "manifest.json").read_bytes()
+    with pytest.raises(SystemExit) as stop:
+        main(["run", "--out", str(folder), *SMALL])
+    assert stop.value.code == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert (folder / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--task", "bbob/rastigrin"], "Did you mean 'bbob/rastrigin'"),
+        (["--task", "amr"], "Did you mean 'arm'"),
+        (["--rule", "mapelites"], "unknown rule 'mapelites'"),
+        (["--num-evaluations", "10"], "num_evaluations=10"),
+        (["--num-seeds", "0"], "num_seeds"),
+        (["--task", "arm", "--dim", "4"], "--dim is for function tasks"),
+        (["--task", "bbob/f3", "--dim", "1"], "at least 2"),
+        (["--rule", "missing.safetensors"], "no such file"),
+    ],
+)
+def test_bad_flags_end_in_one_line(flags, message, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["run", *flags, "--out", str(tmp_path / "out")])
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_lists(capsys):
+    main(["rules"])
+    assert {"ga", "random", "ns", "dns", "me"} <= set(capsys.readouterr().out.split())
+    main(["tasks"])
+    assert {"arm", *(f"bbob/{name}" for name in lqd.tasks.bbob.NAMES)} <= set(capsys.readouterr().out.split())
+
+
+def test_demo_compares_rules_in_one_picture(tmp_path, capsys):
+    main(["demo", "--out", str(tmp_path), "--num-evaluations", "2000"])
+    assert (tmp_path / "demo.png").stat().st_size > 10_000
+    printed = capsys.readouterr().out
+    assert all(rule in printed for rule in ("random", "ga", "me", "dns"))
+    assert len(lqd.Result.load(tmp_path / "dns.safetensors").x) == 512
