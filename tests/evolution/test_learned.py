@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lqd.evolution import learned
+from lqd.evolution import learned, numerics
 from lqd.evolution.learned import Architecture, Learned
 
 INF = np.inf
@@ -86,7 +86,7 @@ def test_equals_an_independent_forward_pass(rule):
 def test_blocked_attention_equals_the_whole(rule, monkeypatch):
     fitness, descriptor = map(jnp.asarray, population(num=23))
     whole = rule(None, fitness, descriptor)
-    monkeypatch.setattr(learned, "MAX_ATTENTION", 4 * 23 * 5)  # blocks of five queries, the last one short
+    monkeypatch.setattr(numerics, "MAX_TABLE", 4 * 23 * 5)  # blocks of five queries, the last one short
     np.testing.assert_allclose(rule(None, fitness, descriptor), whole, rtol=1e-5, atol=1e-5)
 
 

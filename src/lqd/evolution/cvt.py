@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from lqd.evolution.numerics import by_blocks
+
 
 @functools.lru_cache(maxsize=32)
 def _unit_centroids(num_cells: int, num_dims: int, seed: int) -> np.ndarray:
@@ -39,21 +41,24 @@ def centroids(
 
 
 def nearest(descriptor: Float[Array, "P D"], centroids: Float[Array, "C D"]) -> Int[Array, " P"]:
-    """Index of the nearest centroid, the lower one of two at equal distance.
+    """Index of the nearest centroid, the lower one of two at equal distance; 0 for a descriptor that is not finite.
 
     Two vectorised minimum reductions; `argmin` would be one scalar loop, five times slower on a CPU.
     """
-    distance = jnp.zeros((centroids.shape[0], descriptor.shape[0]), descriptor.dtype)
-    for column in range(descriptor.shape[1]):
-        distance += (centroids[:, column, None] - descriptor[None, :, column]) ** 2
-    # Stored once: computed anew in each reduction, the last bit could differ, and the nearest would not be found.
-    distance = jax.lax.optimization_barrier(distance)
     # float32 counts exactly up to 2**24 cells, and its minimum is vectorised where that of integers is not.
     index = jnp.arange(centroids.shape[0], dtype=jnp.float32)[:, None]
-    here = distance == jnp.min(distance, axis=0)
-    # A NaN descriptor is near nothing: cell 0, and its fitness of -inf keeps it from winning there.
-    first = jnp.min(jnp.where(here, index, jnp.inf), axis=0)
-    return jnp.where(first < jnp.inf, first, 0.0).astype(jnp.int32)
+
+    def of_rows(rows):
+        point = descriptor[rows]
+        distance = jnp.zeros((centroids.shape[0], point.shape[0]), point.dtype)
+        for column in range(point.shape[1]):
+            distance += (centroids[:, column, None] - point[None, :, column]) ** 2
+        # Stored once: computed anew in each reduction, the last bit could differ, and the nearest would not be found.
+        distance = jax.lax.optimization_barrier(distance)
+        first = jnp.min(jnp.where(distance == jnp.min(distance, axis=0), index, jnp.inf), axis=0)
+        return jnp.where(first < jnp.inf, first, 0.0).astype(jnp.int32)
+
+    return by_blocks(of_rows, descriptor.shape[0], centroids.shape[0])
 
 
 def best_of_cell(fitness: Float[Array, " P"], cell: Int[Array, " P"], num_cells: int) -> Bool[Array, " P"]:

@@ -16,14 +16,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
 from lqd.errors import InvalidInput
-from lqd.evolution.numerics import unit_scale
+from lqd.evolution.numerics import by_blocks, unit_scale
 from lqd.types import pytree, static
 
 Params = dict[str, Any]
 
 LAYER_NORM_EPSILON = 1e-6
-# Attention weights held at once, all heads together: 64 MiB of float32. Larger populations go by blocks of queries.
-MAX_ATTENTION = 2**24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,22 +127,15 @@ def _attention(layer: Params, x: Float[Array, "P F"], filled: Bool[Array, " P"],
     query = query / jnp.sqrt(jnp.float32(query.shape[1]))
     value = jnp.concatenate([value, jnp.ones((num_heads, 1, num), value.dtype)], axis=1)
 
-    def attend(query):
-        logits = jnp.einsum("hdj,hdi->hji", key, query)
+    def attend(rows):
+        logits = jnp.einsum("hdj,hdi->hji", key, query[:, :, rows])
         logits = jnp.where(filled[:, None], logits, -jnp.inf)
         weights = jnp.exp(logits - jnp.max(logits, axis=1, keepdims=True))
         total = jnp.einsum("hdj,hji->hdi", value, weights)
-        return total[:, :-1] / total[:, -1:]
+        mixed = total[:, :-1] / total[:, -1:]
+        return mixed.reshape(x.shape[1], -1).T
 
-    block = max(1, MAX_ATTENTION // (num_heads * num))
-    if num <= block:
-        mixed = attend(query)
-    else:
-        num_blocks = -(-num // block)
-        padded = jnp.pad(query, ((0, 0), (0, 0), (0, num_blocks * block - num)))
-        blocks = jnp.moveaxis(padded.reshape(num_heads, -1, num_blocks, block), 2, 0)
-        mixed = jnp.moveaxis(jax.lax.map(attend, blocks), 0, 2).reshape(num_heads, -1, num_blocks * block)[:, :, :num]
-    return _linear(layer["out"], mixed.reshape(-1, num).T)
+    return _linear(layer["out"], by_blocks(attend, num, num_heads * num))
 
 
 def forward(params: Params, num_heads: int, x: Float[Array, "P D+1"], filled: Bool[Array, " P"]):

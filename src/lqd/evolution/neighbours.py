@@ -9,10 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from lqd.evolution.numerics import unit_scale
-
-# Pairs held at once: 4 MiB of float32, which stays in the cache.
-MAX_PAIRS = 2**20
+from lqd.evolution.numerics import by_blocks, unit_scale
 
 
 def mean_nearest(
@@ -28,14 +25,11 @@ def mean_nearest(
     # Without the barrier the scaling would be fused into, and redone for, every pair.
     scaled = jax.lax.optimization_barrier(scaled)
     index = jnp.arange(num)
-    num_blocks = -(-(num * num) // MAX_PAIRS)
-    block = -(-num // num_blocks)
-    if num_blocks == 1:
-        mean, count = _mean_nearest_of(scaled, bar, index, scaled, level, k)
-    else:
-        rows = jnp.minimum(jnp.arange(num_blocks * block), num - 1).reshape(num_blocks, block)
-        mean, count = jax.lax.map(lambda i: _mean_nearest_of(scaled[i], bar[i], i, scaled, level, k), rows)
-        mean, count = mean.reshape(-1)[:num], count.reshape(-1)[:num]
+
+    def of_rows(rows):
+        return _mean_nearest_of(scaled[rows], bar[rows], index[rows], scaled, level, k)
+
+    mean, count = by_blocks(of_rows, num, num)
     largest = jnp.finfo(descriptor.dtype).max
     return jnp.minimum(jnp.ldexp(mean, exponent), largest), count
 
