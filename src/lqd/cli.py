@@ -123,12 +123,15 @@ Command = (
 )
 
 
+def parse(args: list[str] | None = None) -> Demo | Run | Tasks | Rules:
+    """The command that the words on the command line name."""
+    description = "Learned Quality-Diversity: diverse sets of good solutions."
+    return tyro.cli(Command, args=args, prog="lqd", description=description, config=(tyro.conf.OmitArgPrefixes,))
+
+
 def main(args: list[str] | None = None) -> None:
     """Entry point; bad input ends with one line on stderr and status 2."""
-    command = tyro.cli(
-        Command, args=args, prog="lqd", description="Learned Quality-Diversity: diverse sets of good solutions.",
-        config=(tyro.conf.OmitArgPrefixes,),
-    )  # fmt: skip
+    command = parse(args)
     _keep_compiled_programs()
     try:
         command.main()

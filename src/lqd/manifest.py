@@ -33,9 +33,11 @@ def environment() -> dict[str, Any]:
     """Versions and devices, without anything that names the machine or its user."""
     import jax
 
-    versions = {name: importlib.metadata.version(name) for name in ("lqd", "jax", "jaxlib", "numpy")}
+    import lqd
+
+    versions = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
     return {
-        "versions": {"python": platform.python_version()} | versions,
+        "versions": {"python": platform.python_version(), "lqd": lqd.__version__} | versions,
         "devices": [device.device_kind for device in jax.devices()],
         "platform": f"{sys.platform}-{platform.machine()}",
         "commit": commit(),

@@ -1,0 +1,40 @@
+"""The Python in README and docs runs as it stands; the commands exist."""
+
+import pathlib
+import re
+import shlex
+
+import pytest
+
+from lqd import cli
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(language):
+    for page in PAGES:
+        fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S)
+        for number, (kind, code) in enumerate(fenced):
+            if kind == language:
+                yield pytest.param(code, id=f"{page.name}-{number}")
+
+
+@pytest.mark.parametrize("code", list(blocks("python")))
+def test_python_runs(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README", "exec"), {"__name__": "readme"})
+
+
+@pytest.mark.parametrize("code", list(blocks("")))
+def test_lqd_commands_parse(code):
+    for line in code.splitlines():
+        if line.startswith("lqd "):
+            args = shlex.split(line, comments=True)[1:]
+            assert type(cli.parse(args)).__name__.lower() == args[0]
+
+
+def test_make_targets_exist():
+    named = set(re.findall(r"\bmake ([a-z-]+)", (ROOT / "README.md").read_text()))
+    defined = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert {"demo", "test"} <= named <= defined
