@@ -31,7 +31,10 @@ class Progress(NamedTuple):
 
 def traceable(function: Callable) -> Callable:
     """Marks a function as pure JAX, so that `backend="auto"` compiles it into the loop."""
-    setattr(function, "__lqd_traceable__", True)  # noqa: B010
+    try:
+        setattr(function, "__lqd_traceable__", True)  # noqa: B010
+    except (AttributeError, TypeError) as error:
+        raise InvalidInput(f"{function!r} cannot be marked; wrap it in a function, or use backend='jax'.") from error
     return function
 
 
@@ -142,28 +145,35 @@ def _optimize_host(evaluate, settings: Settings, num_generations: int, callback,
             try:
                 returned = evaluate(x.copy())
             except Exception as error:
-                result = _partial(search)
-                raise EvaluationFailed(
-                    f"evaluate raised {type(error).__name__} after {search.num_evaluations} evaluations: {error}. "
-                    f"What was found before is in this exception's `result`.",
-                    result,
-                ) from error
-            fitness, descriptor, extras = checks.evaluation(returned, len(x), None)
+                raise _failed(error, _partial(search)) from error
+            fitness, descriptor, extras = checks.evaluation(returned, len(x), search.descriptor_dim)
             new_rows = search.tell(x, fitness, descriptor, extras)
             if _told_to_stop(callback, new_rows, settings):
                 stopped_by = "callback"
             elif time_limit_s is not None and time.perf_counter() - begun > time_limit_s:
                 stopped_by = "time limit" if search.num_evaluations < total else None
-    except InvalidInput as error:
-        error.result = _partial(search)
+    except EvaluationFailed:
         raise
     except KeyboardInterrupt as error:
         raise _interrupted(_partial(search)) from error
+    except Exception as error:  # a value that cannot be used, or the callback's own: what was found goes with it
+        error.result = _partial(search)  # type: ignore[attr-defined]
+        raise
     return search.result(stopped_by)
 
 
 def _partial(search: AskTell) -> Result | None:
     return search.result("error") if search.num_evaluations else None
+
+
+def _failed(error: Exception, result: Result | None) -> EvaluationFailed:
+    num = 0 if result is None else result.num_evaluations
+    reason = str(error).strip().split("\n")[0]
+    return EvaluationFailed(
+        f"evaluate raised {type(error).__name__} after {num} evaluations: {reason}. "
+        f"What was found before is in this exception's `result`.",
+        result,
+    )
 
 
 def _interrupted(result: Result | None) -> Interrupted:
@@ -172,7 +182,7 @@ def _interrupted(result: Result | None) -> Interrupted:
 
 
 def _host_function(evaluate, settings: Settings):
-    """A task as a plain function of x, with the keys that the loop would give it."""
+    """A task as a plain function of x; noise gets a new key in every call."""
     if not isinstance(evaluate, Task):
         return evaluate
     keys = (jax.random.fold_in(settings.key()[0], number) for number in itertools.count())
@@ -190,33 +200,45 @@ def _told_to_stop(callback, rows: list[Rows], settings: Settings) -> bool:
         return False
     records = history(Rows.join(rows), 0, settings.sign).to_dict("records")
     answers = [callback(Progress(int(row["generation"]), int(row["num_evaluations"]), row)) for row in records]
-    return any(answer is True for answer in answers)
+    return any(isinstance(answer, bool | np.bool_) and bool(answer) for answer in answers)
 
 
 def _optimize_jax(evaluate, settings: Settings, num_generations: int, callback, time_limit_s) -> Result:
     task, descriptor_dim = _as_task(evaluate, settings)
 
-    def look(state, rows: Rows):
-        if _told_to_stop(callback, [rows], settings):
-            return True
-        infinite = np.asarray(state.faults.num_infinite)[0] > 0
-        return bool(infinite or (settings.on_nan == "raise" and np.asarray(state.faults.num_nan)[0] > 0))
+    raised: list[BaseException] = []
 
-    run = driver.run(
-        settings.key(), Repeated(task, 1), settings.resolved_rule(descriptor_dim), settings.operator(),
-        num_generations=num_generations, population_size=settings.population_size, batch_size=settings.batch_size,
-        x0=None if settings.x0 is None else jnp.asarray(settings.x0), init_sigma=jnp.float32(settings.init_sigma),
-        centroids=settings.centroids(descriptor_dim), qd_offset=settings.offset(),
-        look=look, look_every_row=callback is not None, time_limit_s=time_limit_s,
-    )  # fmt: skip
-    info = settings.info() | {"compile_s": run.compile_s, "run_s": run.run_s}
-    result = make_result(run.state, run.rows, minimize=settings.minimize, stopped_by=run.stopped_by, info=info)
+    def look(state, rows: Rows) -> bool:
+        try:
+            if _told_to_stop(callback, [rows], settings):
+                return True
+        except BaseException as error:  # kept until the result is there to go with it
+            raised.append(error)
+            return True
+        return _fault(state.faults, settings) is not None
+
+    try:
+        run = driver.run(
+            settings.key(), Repeated(task, 1), settings.resolved_rule(descriptor_dim), settings.operator(),
+            num_generations=num_generations, population_size=settings.population_size,
+            batch_size=settings.batch_size, start=settings.start(), centroids=settings.centroids(descriptor_dim),
+            qd_offset=settings.offset(), look=look, look_every_row=callback is not None, time_limit_s=time_limit_s,
+        )  # fmt: skip
+    except InvalidInput:
+        raise
+    except Exception as error:
+        raise _failed(error, None) from error
     fault = _fault(run.state.faults, settings)
-    if fault is not None:
-        fault.result = result
-        raise fault
-    if run.stopped_by == "interrupt":
+    stopped_by = "error" if fault is not None or raised else run.stopped_by
+    info = settings.info() | {"compile_s": run.compile_s, "run_s": run.run_s}
+    result = make_result(run.state, run.rows, minimize=settings.minimize, stopped_by=stopped_by, info=info)
+    if run.stopped_by == "interrupt" or any(isinstance(error, KeyboardInterrupt) for error in raised):
         raise _interrupted(result)
+    if run.failure is not None:
+        raise _failed(run.failure, result) from run.failure
+    for reason in (*raised, *([fault] if fault else [])):
+        reason.result = result  # type: ignore[attr-defined]
+        raise reason
     return result
 
 

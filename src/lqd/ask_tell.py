@@ -5,6 +5,7 @@ From then on every told batch competes with the population. More than a batch to
 may run ahead of tells, and solutions that were never asked for are welcome.
 """
 
+import pathlib
 import time
 from typing import Any
 
@@ -65,9 +66,8 @@ class AskTell:
     def _reset(self) -> None:
         s = self._settings
         self._box, self._operator = s.box(), s.operator()
-        x0 = None if s.x0 is None else jnp.asarray(s.x0)
-        self._start = (x0, jnp.float32(s.init_sigma))
-        points = loop.jit_start_points(s.key(), s.population_size, s.dim, self._box, *self._start)
+        self._start = s.start()
+        points = loop.jit_start_points(s.key(), s.population_size, s.dim, self._box, self._start)
         self._points = np.asarray(points[0])
         self._rule: Any = None
         self._state: State | None = None  # None until the first tell, which shows the shapes
@@ -90,6 +90,11 @@ class AskTell:
         return self._num_told
 
     @property
+    def descriptor_dim(self) -> int | None:
+        """Length of a descriptor; None until the first tell."""
+        return None if self._state is None else self._state.population.descriptor.shape[-1]
+
+    @property
     def generation(self) -> int:
         """Batches that have competed so far."""
         return 0 if self._state is None else int(self._told.generation)
@@ -106,7 +111,7 @@ class AskTell:
                 "ask: all start points are handed out and nothing was told yet; tell some results first."
             )
         x = loop.jit_offspring(
-            self._told, jnp.int32(self._num_asks), self._operator, self._box, s.batch_size, *self._start
+            self._told, jnp.int32(self._num_asks), self._operator, self._box, s.batch_size, self._start
         )
         self._num_asks += 1
         return np.array(x[0])
@@ -118,16 +123,18 @@ class AskTell:
         """
         s = self._settings
         num_rows = len(self._rows)
-        x = checks.numbers_array("x", x, "tell").astype(np.float32)
+        x = checks.float32(checks.numbers_array("x", x, "tell"))
         if x.ndim != 2 or x.shape[1] != s.dim or not len(x):
             raise InvalidInput(f"tell: x must have shape (solutions, {s.dim}), got {x.shape}.")
         if not np.isfinite(x).all():
             raise InvalidInput("tell: x must be finite.")
-        known = None if self._state is None else self._told.population.descriptor.shape[-1]
-        fitness, descriptor, extras = checks.evaluation((fitness, descriptor, extras or {}), len(x), known, "tell")
+        answer = (fitness, descriptor, {} if extras is None else extras)
+        fitness, descriptor, extras = checks.evaluation(answer, len(x), self.descriptor_dim, "tell")
+        descriptor = checks.float32(descriptor)
         fitness = self._checked_fitness(x, fitness, descriptor)
         if self._state is None:
-            self._prepare(descriptor.shape[1], sorted(extras))
+            self._prepare(descriptor.shape[1])
+        self._extras.check(extras, first=self._num_told == 0)
         rows = self._extras.add(extras, len(x))
         for first in range(0, len(x), s.batch_size):
             last = min(first + s.batch_size, len(x))
@@ -138,10 +145,7 @@ class AskTell:
     def _checked_fitness(self, x, fitness, descriptor) -> np.ndarray:
         """Fitness, maximised and in float32; what cannot be ranked is an error here, where the rows are known."""
         s = self._settings
-        if s.minimize:
-            fitness = -fitness.astype(np.float64)
-        with np.errstate(over="ignore"):
-            fitness = fitness.astype(np.float32)
+        fitness = checks.float32(s.sign * fitness.astype(np.float64))
         infinite = np.flatnonzero(fitness == np.inf)
         if len(infinite):
             raise checks.infinite_fitness(len(infinite), x[infinite[0]], s.minimize, infinite)
@@ -150,14 +154,13 @@ class AskTell:
             raise checks.nan_fitness(len(nan), x[nan[0]], nan)
         return fitness
 
-    def _prepare(self, descriptor_dim: int, extras: list[str]) -> None:
+    def _prepare(self, descriptor_dim: int) -> None:
         s = self._settings
         self._rule = s.resolved_rule(descriptor_dim)
         zeros = np.zeros((1, 1), np.float32)
         x, descriptor = (jnp.zeros((1, 1, size), jnp.float32) for size in (s.dim, descriptor_dim))
         like = Population(x, jnp.asarray(zeros), descriptor, {"row": jnp.asarray(zeros, jnp.int32)})
         self._state = loop.empty_state(s.key(), self._rule, like, s.population_size, s.centroids(descriptor_dim))
-        self._extras.names = extras
 
     def _absorb(self, x, fitness, descriptor, rows) -> None:
         s = self._settings
@@ -173,9 +176,7 @@ class AskTell:
             full[0, : len(values)] = values
             return jnp.asarray(full)
 
-        evaluation = Evaluation(
-            padded(fitness, -np.inf), padded(descriptor.astype(np.float32), 0.0), {"row": padded(rows, -1)}
-        )
+        evaluation = Evaluation(padded(fitness, -np.inf), padded(descriptor, 0.0), {"row": padded(rows, -1)})
         competing = self._num_told >= s.population_size
         counter = self._told.generation if competing else jnp.int32(-1)
         self._state = loop.jit_absorb(
@@ -207,14 +208,14 @@ class AskTell:
         """What was found so far."""
         s = self._settings
         rows = self._rows
-        if not rows or rows[-1].generation[0] != self.generation:
+        if not rows or rows[-1].generation[-1] != self.generation:
             rows = [*rows, self._row()]
         return make_result(
             self._told, Rows.join(rows), minimize=s.minimize, stopped_by=stopped_by, info=s.info(),
             extras={name: self._extras.of(numbers) for name, numbers in self._living().items()},
         )  # fmt: skip
 
-    def save(self, path: checkpoint.PathLike) -> None:
+    def save(self, path: checkpoint.PathLike) -> pathlib.Path:
         """Everything needed to go on, in one file."""
         s = self._settings
         rule_arrays, rule_description = catalogue.encode(s.rule)
@@ -235,7 +236,7 @@ class AskTell:
             "next_row": self._extras.next_row,
             "elapsed_s": time.perf_counter() - self._begun,
         }
-        checkpoint.write_arrays(path, "state", arrays, description)
+        return checkpoint.write_arrays(path, "state", arrays, description)
 
     @classmethod
     def load(cls, path: checkpoint.PathLike, *, rule=None, reproduction=None) -> "AskTell":
@@ -254,7 +255,8 @@ class AskTell:
         search._begun = time.perf_counter() - description["elapsed_s"]
         saved = _under(arrays, "state.")
         if saved:
-            search._prepare(saved["population.descriptor"].shape[-1], description["extras"])
+            search._prepare(saved["population.descriptor"].shape[-1])
+            search._extras.names = description["extras"]
             search._state = _with_leaves(search._told, saved, path)
             search._extras.restore(_under(arrays, "extras."), description["next_row"])
         if "rows.generation" in arrays:

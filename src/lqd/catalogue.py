@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lqd import checkpoint
-from lqd.checks import box, whole
+from lqd.checks import box, float32, numbers_array, whole
 from lqd.errors import InvalidInput, unknown
 from lqd.evolution import cvt, rules
 from lqd.evolution.learned import Architecture, Learned
@@ -30,7 +30,10 @@ def _map_elites(centroids=None, descriptor_bounds=None, num_cells: int = 128, se
     if centroids is not None:
         if descriptor_bounds is not None:
             raise InvalidInput("rule 'me' takes centroids or descriptor_bounds, not both.")
-        centroids = np.asarray(centroids, np.float32)
+        try:
+            centroids = float32(numbers_array("centroids", centroids, "rule 'me'"))
+        except InvalidInput as error:
+            raise InvalidInput(f"centroids must be a finite array (cells, D): {error}") from error
         if centroids.ndim != 2 or not len(centroids) or not np.isfinite(centroids).all():
             raise InvalidInput(f"centroids must be a finite array (cells, D), got shape {centroids.shape}.")
         return rules.MapElites(jnp.asarray(centroids))
@@ -64,10 +67,21 @@ RULES: dict[str, Entry] = {
 }
 
 
+LONG_NAMES = {
+    "map-elites": "me",
+    "map_elites": "me",
+    "mapelites": "me",
+    "cvt-map-elites": "me",
+    "genetic-algorithm": "ga",
+    "novelty-search": "ns",
+    "dominated-novelty-search": "dns",
+}
+
+
 def rule(name: str, **settings) -> Rule:
     """A competition rule by name, e.g. `rule("dns", k=3)`; called as `rule(key, fitness, descriptor) -> scores`."""
     if not isinstance(name, str) or name not in RULES:
-        raise unknown("rule", name, RULES)
+        raise unknown("rule", name, RULES, LONG_NAMES)
     accepted = list(inspect.signature(RULES[name].make).parameters)
     for setting in settings:
         if setting not in accepted:
@@ -76,13 +90,16 @@ def rule(name: str, **settings) -> Rule:
     return RULES[name].make(**settings)
 
 
+def is_file(given) -> bool:
+    """Whether a rule is given as a file of weights."""
+    return isinstance(given, pathlib.Path) or (isinstance(given, str) and given.endswith(".safetensors"))
+
+
 def resolve(given, *, descriptor_bounds, population_size: int) -> Rule:
-    """The rule behind what a user gave: a name, a file of weights, a rule, or a plain function.
+    """The rule behind what a user gave: a name, a rule, or a plain function.
 
     MAP-Elites by name gets as many cells as the population has slots.
     """
-    if isinstance(given, pathlib.Path) or (isinstance(given, str) and given.endswith(".safetensors")):
-        return checkpoint.load(given)
     if isinstance(given, str):
         if given == "me":
             return rule("me", descriptor_bounds=descriptor_bounds, num_cells=population_size)
@@ -106,10 +123,8 @@ _CLASSES: dict[str, type] = {
 
 def encode(given) -> tuple[dict[str, np.ndarray], dict]:
     """A rule as arrays and plain values for a file; a rule that is the user's own code leaves only its name."""
-    if isinstance(given, str | pathlib.Path) and str(given) in RULES:
-        return {}, {"name": str(given)}
-    if isinstance(given, str | pathlib.Path):
-        given = checkpoint.load(given)
+    if isinstance(given, str):
+        return {}, {"name": given}
     description: dict = {"class": getattr(given, "__name__", type(given).__name__)}
     if isinstance(given, Learned):
         return checkpoint.flatten(given.params), description | {"architecture": dataclasses.asdict(given.architecture)}

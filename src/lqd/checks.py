@@ -4,6 +4,7 @@ import numbers
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from lqd.errors import InvalidInput
@@ -14,6 +15,31 @@ def whole(name: str, value, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
         raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
     return int(value)
+
+
+def flag(name: str, value) -> bool:
+    """True or False, and nothing that merely counts as such: the text 'no' counts as true."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidInput(f"{name} must be True or False, got {value!r}.")
+    return bool(value)
+
+
+def finite(name: str, value) -> float:
+    """Any finite number."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not np.isfinite(float(value)):
+        raise InvalidInput(f"{name} must be finite, got {value!r}.")
+    return float(value)
+
+
+def float32(array: np.ndarray) -> np.ndarray:
+    """In float32; what is beyond its range becomes infinite, which the caller then sees."""
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32)
+
+
+def is_real(dtype) -> bool:
+    """Whether entries of this type are real numbers: NumPy's, or JAX's small floats."""
+    return np.dtype(dtype).kind in "biuf" or jnp.issubdtype(dtype, jnp.floating)
 
 
 def real(name: str, value, *, positive: bool = False) -> float:
@@ -34,9 +60,11 @@ def box(name: str, bounds, dim: int | None) -> tuple[np.ndarray, np.ndarray]:
     """Both ends of a box as float32 vectors; numbers are repeated `dim` times, where `dim` is known."""
     example = "(low, high) with numbers or vectors, e.g. (-5, 5) or ([0, 0], [1, 1])"
     try:
-        low, high = (np.asarray(end, np.float32) for end in bounds)
+        with np.errstate(over="ignore"):
+            low, high = (np.asarray(end, np.float32) for end in bounds)
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{name} must be {example}, got {bounds!r}.") from error
+        pairs = " For one pair per dimension, transpose: tuple(zip(*bounds))." if _is_pairs(bounds) else ""
+        raise InvalidInput(f"{name} must be {example}, got {bounds!r}.{pairs}") from error
     if low.ndim > 1 or high.ndim > 1:
         raise InvalidInput(f"{name} must be {example}, got shapes {low.shape} and {high.shape}.")
     size = dim if dim is not None else max(low.size, high.size)
@@ -50,17 +78,28 @@ def box(name: str, bounds, dim: int | None) -> tuple[np.ndarray, np.ndarray]:
         hint = ""
         if low.size == 2 and low[0] < low[1] and high[0] < high[1]:
             hint = f" For one pair per dimension, transpose: ([{low[0]:g}, {high[0]:g}], [{low[1]:g}, {high[1]:g}])."
+        elif (low == high).any():
+            hint = " They are compared, like everything, in float32."
         raise InvalidInput(f"{name} must have each lower end below the upper one, got {bounds!r}.{hint}")
+    if not np.isfinite(float32(high.astype(np.float64) - low)).all():
+        raise InvalidInput(f"{name} must not be wider than float32 can say (3.4e38), got {bounds!r}.")
     return low, high
+
+
+def _is_pairs(bounds) -> bool:
+    try:
+        return np.ndim(bounds) == 2 and np.shape(bounds)[1] == 2
+    except (TypeError, ValueError):
+        return False
 
 
 def numbers_array(name: str, value, what: str) -> np.ndarray:
     """Anything array-like of real numbers."""
     try:
         array = np.asarray(value)
-    except (TypeError, ValueError) as error:  # ragged lists, tracers
+    except Exception as error:  # ragged lists, tracers, tensors that must be detached first
         raise InvalidInput(f"{what}: {name} is not an array of numbers ({error}).") from error
-    if array.dtype.kind not in "biuf":
+    if not is_real(array.dtype):
         raise InvalidInput(f"{what}: {name} must hold real numbers, got dtype {array.dtype}.")
     return array
 
@@ -96,7 +135,10 @@ def extras_of(extras, num: int, what: str) -> dict[str, Any]:
         raise InvalidInput(f"{what}: extras must be a dictionary of arrays by name, got {type(extras).__name__}.")
     arrays = {}
     for name, value in extras.items():
-        array = value if isinstance(value, jax.Array) else np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except Exception as error:
+            raise InvalidInput(f"{what}: extras[{name!r}] is not an array ({error}).") from error
         if array.ndim < 1 or array.shape[0] != num:
             raise InvalidInput(f"{what}: extras[{name!r}] must have {num} entries, got shape {array.shape}.")
         arrays[name] = array
@@ -108,15 +150,16 @@ def traced_evaluation(returned, num: int, descriptor_dim: int | None) -> int:
     if not isinstance(returned, tuple | list) or len(returned) not in (2, 3):
         raise InvalidInput("evaluate must return (fitness, descriptor) or (fitness, descriptor, extras).")
     for name, value in zip(("fitness", "descriptor"), returned[:2], strict=True):
-        if not hasattr(value, "dtype") or np.dtype(value.dtype).kind not in "biuf":
+        if not hasattr(value, "dtype") or not is_real(value.dtype):
             raise InvalidInput(f"evaluate: {name} must hold real numbers, got {value}.")
     shapes(returned[0].shape, returned[1].shape, num, descriptor_dim, "evaluate")
     if len(returned) == 3:
         if not isinstance(returned[2], dict):
             raise InvalidInput(f"evaluate: extras must be a dictionary of arrays, got {type(returned[2]).__name__}.")
         for name, value in returned[2].items():
-            if value.shape[:1] != (num,):
-                raise InvalidInput(f"evaluate: extras[{name!r}] must have {num} entries, got shape {value.shape}.")
+            if getattr(value, "shape", ())[:1] != (num,):
+                received = f"shape {value.shape}" if hasattr(value, "shape") else type(value).__name__
+                raise InvalidInput(f"evaluate: extras[{name!r}] must have {num} entries, got {received}.")
     return returned[1].shape[1]
 
 
@@ -143,3 +186,15 @@ def _rows(rows: np.ndarray | None) -> str:
 
 def _show(x: np.ndarray) -> str:
     return np.array2string(x, threshold=12, edgeitems=4, precision=6)
+
+
+def function_of_arrays(name: str, function, contract: str, expected: tuple[int, ...], *arguments) -> None:
+    """A user's own rule or operator, looked at by tracing alone: `expected` is the shape that it must return."""
+    try:
+        returned = jax.eval_shape(function, *arguments)
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0]
+        raise InvalidInput(f"{name} must be a JAX function {contract} ({type(error).__name__}: {reason}).") from error
+    if getattr(returned, "shape", None) != expected or not is_real(returned.dtype):
+        received = f"{returned.dtype}{list(returned.shape)}" if hasattr(returned, "shape") else repr(returned)
+        raise InvalidInput(f"{name} must be a JAX function {contract}; it returned {received}, not {list(expected)}.")

@@ -1,7 +1,7 @@
 """Our own errors. Each message names the argument, the value received and the fix."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -31,10 +31,12 @@ class Interrupted(KeyboardInterrupt):
         self.result = result
 
 
-def unknown(kind: str, name: object, choices: Iterable[str]) -> InvalidInput:
-    """An unknown name, with the nearest ones there are."""
+def unknown(kind: str, name: object, choices: Iterable[str], aliases: Mapping[str, str] | None = None) -> InvalidInput:
+    """An unknown name, with the nearest ones there are; `aliases` are other words for some of them."""
     choices = list(choices)
-    near = difflib.get_close_matches(str(name), choices, n=3, cutoff=0.4)
+    lower = {choice.casefold(): choice for choice in choices} | dict(aliases or {})
+    matches = difflib.get_close_matches(str(name).casefold(), lower, n=3, cutoff=0.4)
+    near = list(dict.fromkeys(lower[match] for match in matches))
     hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
     listed = f" There are: {', '.join(choices)}." if not near or len(choices) <= 12 else ""
     return InvalidInput(f"unknown {kind} {name!r}.{hint}{listed}")

@@ -46,7 +46,9 @@ class Elites:
         columns: dict[str, np.ndarray] = {"fitness": self.fitness}
         columns |= {f"descriptor_{i}": self.descriptor[:, i] for i in range(self.descriptor.shape[1])}
         columns |= {f"x_{i}": self.x[:, i] for i in range(self.x.shape[1])}
-        columns |= {name: value for name, value in self.extras.items() if value.ndim == 1}
+        for name, value in self.extras.items():
+            if value.ndim == 1:
+                columns[f"extras_{name}" if name in columns else name] = value
         return pd.DataFrame(columns)
 
 

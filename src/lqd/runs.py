@@ -82,6 +82,8 @@ def execute(task: Task, settings: Settings, num_generations: int, num_seeds: int
             batch_size=settings.batch_size, centroids=settings.centroids(task.descriptor_dim),
             qd_offset=None if anchors is None else anchors.f_worst[0], look=look, time_limit_s=time_limit_s,
         )  # fmt: skip
+    if run.failure is not None:
+        raise run.failure
     num_infinite = int(np.sum(run.state.faults.num_infinite))
     if num_infinite:
         raise InvalidInput(f"task {task.name!r} gave a fitness of +inf {num_infinite} times.")

@@ -7,10 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lqd import catalogue, checks
+from lqd import catalogue, checkpoint, checks
 from lqd.errors import InvalidInput
 from lqd.evolution import cvt
+from lqd.evolution.loop import Start
 from lqd.evolution.reproduction import FunctionReproduction, IsoLine, Reproduction
+from lqd.evolution.rules import FunctionRule
+
+_A_KEY = jax.eval_shape(lambda: jax.random.key(0))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,21 +37,20 @@ class Settings:
     archive_cells: int | None = None
     qd_offset: float | None = None
     seed: int = 0
+    rule_name: str = dataclasses.field(init=False)
 
     def __post_init__(self):
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        put("dim", checks.whole("dim", self.dim, 1))
-        put("population_size", checks.whole("population_size", self.population_size, 1))
-        put("batch_size", checks.whole("batch_size", self.batch_size, 1))
-        if self.qd_offset is not None and not np.isfinite(self.qd_offset):
-            raise InvalidInput(f"qd_offset must be finite, got {self.qd_offset!r}.")
+        for name in ("dim", "population_size", "batch_size"):
+            put(name, checks.whole(name, getattr(self, name), 1))
         put("seed", checks.whole("seed", self.seed, 0))
+        if self.seed >= 2**32:
+            raise InvalidInput(f"seed must be below 2**32, got {self.seed}.")
         put("iso_sigma", checks.real("iso_sigma", self.iso_sigma))
         put("line_sigma", checks.real("line_sigma", self.line_sigma))
         put("init_sigma", checks.real("init_sigma", self.init_sigma, positive=True))
+        put("minimize", checks.flag("minimize", self.minimize))
         checks.one_of("on_nan", self.on_nan, ("eliminate", "raise"))
-        if self.seed >= 2**32:
-            raise InvalidInput(f"seed must be below 2**32, got {self.seed}.")
         if self.bounds is not None:
             put("bounds", checks.box("bounds", self.bounds, self.dim))
         if self.descriptor_bounds is not None:
@@ -58,18 +61,35 @@ class Settings:
             put("archive_cells", checks.whole("archive_cells", self.archive_cells, 1))
             if self.descriptor_bounds is None:
                 raise InvalidInput("archive_cells needs descriptor_bounds=(low, high): the box that the cells divide.")
-        if isinstance(self.rule, str) and self.rule == "me" and self.descriptor_bounds is None:
-            catalogue.rule("me")  # says what is missing
-        if self.reproduction is not None and not callable(self.reproduction):
+        if self.qd_offset is not None:
+            put("qd_offset", checks.finite("qd_offset", self.qd_offset))
+            if self.archive_cells is None:
+                raise InvalidInput("qd_offset is for the QD score of the archive: give archive_cells= too.")
+        self._check_reproduction()
+        put("rule_name", self.rule if isinstance(self.rule, str) else _name(self.rule))
+        if catalogue.is_file(self.rule):
+            put("rule_name", str(self.rule))
+            put("rule", checkpoint.load(self.rule))  # once: the file may change while the search runs
+        if not (self.rule_name == "me" and self.descriptor_bounds is not None):  # its cells wait for the dimensions
+            self.resolved_rule(None)
+
+    def _check_reproduction(self) -> None:
+        if self.reproduction is None:
+            return
+        if not callable(self.reproduction):
             raise InvalidInput(f"reproduction must be a function (key, x1, x2) -> x, got {self.reproduction!r}.")
-        self.resolved_rule(None)
+        x = jax.ShapeDtypeStruct((self.dim,), jnp.float32)
+        contract = "(key, x1 (dim,), x2 (dim,)) -> x (dim,)"
+        checks.function_of_arrays("reproduction", self.operator(), contract, x.shape, _A_KEY, x, x)
 
     def _checked_x0(self) -> np.ndarray:
-        x0 = checks.numbers_array("x0", self.x0, "x0").astype(np.float32)
+        x0 = checks.float32(checks.numbers_array("x0", self.x0, "x0"))
         if x0.shape[-1:] != (self.dim,) or x0.ndim > 2 or not len(x0):
             raise InvalidInput(f"x0 must have shape ({self.dim},) or (points, {self.dim}), got {x0.shape}.")
         if not np.isfinite(x0).all():
             raise InvalidInput("x0 must be finite.")
+        if x0.ndim == 2 and len(x0) > self.population_size:
+            raise InvalidInput(f"x0 has {len(x0)} points for a population of {self.population_size}: choose that many.")
         if self.bounds is not None and not ((x0 >= self.bounds[0]) & (x0 <= self.bounds[1])).all():
             raise InvalidInput("x0 must lie within the bounds; clip it first: np.clip(x0, low, high).")
         return x0
@@ -78,8 +98,15 @@ class Settings:
         """The rule; MAP-Elites with bounds given as two numbers waits for the number of dimensions."""
         bounds = self.descriptor_box(descriptor_dim)
         rule = catalogue.resolve(self.rule, descriptor_bounds=bounds, population_size=self.population_size)
-        if descriptor_dim is not None and hasattr(rule, "check"):
+        if descriptor_dim is None:
+            return rule
+        if hasattr(rule, "check"):
             rule.check(descriptor_dim)
+        if not type(rule).__module__.startswith("lqd.") or isinstance(rule, FunctionRule):
+            num = self.population_size + self.batch_size
+            fitness, descriptor = (jax.ShapeDtypeStruct(s, jnp.float32) for s in ((num,), (num, descriptor_dim)))
+            contract = "(key, fitness (P,), descriptor (P, D)) -> scores (P,)"
+            checks.function_of_arrays("rule", rule, contract, (num,), _A_KEY, fitness, descriptor)
         return rule
 
     def descriptor_box(self, descriptor_dim: int | None):
@@ -95,6 +122,8 @@ class Settings:
 
     def num_generations(self, num_evaluations) -> int:
         """Whole generations in a budget that also pays for the start population."""
+        if isinstance(num_evaluations, float) and num_evaluations.is_integer():
+            num_evaluations = int(num_evaluations)  # 1e6
         budget = checks.whole("num_evaluations", num_evaluations, 1)
         if budget < self.population_size + self.batch_size:
             raise InvalidInput(
@@ -125,6 +154,9 @@ class Settings:
         """The archive's offset, maximised."""
         return None if self.qd_offset is None else jnp.float32(self.sign * self.qd_offset)
 
+    def start(self) -> Start:
+        return Start(None if self.x0 is None else jnp.asarray(self.x0), jnp.float32(self.init_sigma))
+
     def key(self):
         return jax.random.key(self.seed)[None]
 
@@ -134,7 +166,7 @@ class Settings:
     def info(self) -> dict[str, Any]:
         """Settings as plain values, for results and files."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        values["rule"] = self.rule if isinstance(self.rule, str) else type(self.rule).__name__
+        values["rule"] = values.pop("rule_name")
         values["reproduction"] = None if self.reproduction is None else _name(self.reproduction)
         for name in ("bounds", "descriptor_bounds"):
             values[name] = None if values[name] is None else [_short(end) for end in values[name]]

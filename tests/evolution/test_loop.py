@@ -8,6 +8,7 @@ import pytest
 from lqd.evolution import driver, loop
 from lqd.evolution.compiling import Clock
 from lqd.evolution.learned import Learned
+from lqd.evolution.loop import Start
 from lqd.evolution.reproduction import IsoLine
 from lqd.evolution.rules import DominatedNoveltySearch, GeneticAlgorithm, MapElites, NoveltySearch, Random
 from lqd.tasks.task import Repeated
@@ -150,7 +151,7 @@ def test_another_seed_instance_budget_or_weights_compile_nothing(name):
 
 def test_start_points_fill_the_box():
     box = (jnp.array([-2.0, 3.0]), jnp.array([-1.0, 7.0]))
-    x = np.asarray(loop.start_points(keys(), 500, 2, box, None, 1.0))
+    x = np.asarray(loop.start_points(keys(), 500, 2, box))
     assert x.shape == (2, 500, 2)
     np.testing.assert_allclose(x.min(axis=(0, 1)), [-2, 3], atol=0.05)
     np.testing.assert_allclose(x.max(axis=(0, 1)), [-1, 7], atol=0.05)
@@ -158,11 +159,11 @@ def test_start_points_fill_the_box():
 
 def test_start_points_around_and_at_x0():
     centre = jnp.array([10.0, -10.0])
-    around = np.asarray(loop.start_points(keys(), 2000, 2, None, centre, jnp.float32(0.5)))
+    around = np.asarray(loop.start_points(keys(), 2000, 2, None, Start(centre, jnp.float32(0.5))))
     np.testing.assert_allclose(around.mean(axis=1), [[10, -10]] * 2, atol=0.06)
     np.testing.assert_allclose(around.std(axis=1), 0.5, atol=0.03)
     given = jnp.arange(6.0).reshape(3, 2)
-    points = np.asarray(loop.start_points(keys(), 5, 2, None, given, jnp.float32(0.01)))
+    points = np.asarray(loop.start_points(keys(), 5, 2, None, Start(given, jnp.float32(0.01))))
     np.testing.assert_array_equal(points[:, :3], np.stack([given, given]))
     np.testing.assert_allclose(points[:, 3:], np.stack([given[:2]] * 2), atol=0.1)
 

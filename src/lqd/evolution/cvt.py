@@ -37,7 +37,8 @@ def centroids(
     A function of the numbers given, and of nothing else: equal calls give equal cells, for every algorithm compared.
     """
     low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
-    return jnp.asarray(low + _unit_centroids(num_cells, len(low), seed) * (high - low), jnp.float32)
+    scaled = low + _unit_centroids(num_cells, len(low), seed) * (high - low)
+    return jax.device_put(scaled.astype(np.float32))
 
 
 def nearest(descriptor: Float[Array, "P D"], centroids: Float[Array, "C D"]) -> Int[Array, " P"]:

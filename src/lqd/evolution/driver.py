@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from lqd.evolution import compiling, loop
-from lqd.evolution.loop import State
+from lqd.evolution.loop import ANYWHERE, Start, State
 from lqd.evolution.reproduction import Reproduction
 from lqd.evolution.rules import Rule
 from lqd.tasks.task import TaskBatch
@@ -42,13 +42,17 @@ class Rows(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a run left: the last state, its history, seconds, and why it ended before its budget (None: it did not)."""
+    """What a run left: the last state, its history, seconds, and why it ended before its budget (None: it did not).
+
+    `failure` is what an evaluation raised inside the compiled program, after the last state that is whole.
+    """
 
     state: State
     rows: Rows
     compile_s: float
     run_s: float
     stopped_by: str | None
+    failure: Exception | None = None
 
 
 def rows_every(population_size: int) -> int:
@@ -66,8 +70,7 @@ def run(
     population_size: int,
     batch_size: int,
     every: int | None = None,
-    x0=None,
-    init_sigma=1.0,
+    start: Start = ANYWHERE,
     centroids=None,
     qd_offset=None,
     look: Callable[[State, Rows], bool | None] | None = None,
@@ -78,7 +81,8 @@ def run(
     every = every or rows_every(population_size)
     begun, clock = time.perf_counter(), compiling.Clock()
     parts: list[Rows] = []
-    stopped_by = None
+    stopped_by: str | None = None
+    failure: Exception | None = None
 
     def note(state, generation, measures):
         elapsed = np.full(len(generation), time.perf_counter() - begun)
@@ -86,7 +90,7 @@ def run(
         return look is not None and look(state, parts[-1]) is True
 
     with clock:
-        state = loop.jit_begin(key, tasks, rule, population_size, x0, init_sigma, centroids)
+        state = loop.jit_begin(key, tasks, rule, population_size, start, centroids)
         first = {name: np.asarray(value)[None] for name, value in loop.jit_measure(state, qd_offset).items()}
         done, num_rows = 0, 1
         if note(state, np.array([0]), first):
@@ -96,7 +100,7 @@ def run(
                 num = min(num_rows * every, num_generations - done)
                 called = time.perf_counter()
                 state, measures = loop.jit_advance(
-                    state, tasks, rule, reproduction, jnp.int32(num), qd_offset,
+                    state, tasks, rule, reproduction, jnp.int32(num), start, qd_offset,
                     batch_size=batch_size, every=every, capacity=ROWS_PER_CALL,
                 )  # fmt: skip
                 jax.block_until_ready(state)
@@ -112,6 +116,8 @@ def run(
                 if not look_every_row:
                     faster = int(num_rows * SECONDS_PER_CALL / max(took, 1e-6))
                     num_rows = min(max(1, faster), 8 * num_rows, ROWS_PER_CALL)
+        except Exception as error:  # a host callback in an evaluation may raise anything, under several names
+            stopped_by, failure = "error", error
         except KeyboardInterrupt:
             stopped_by = "interrupt"
             if int(state.generation) != parts[-1].generation[-1]:  # it came between a call and its rows
@@ -119,4 +125,4 @@ def run(
                 measured = {name: np.asarray(value)[None] for name, value in loop.jit_measure(state, qd_offset).items()}
                 note(state, np.array([int(state.generation)]), measured)
     elapsed = time.perf_counter() - begun
-    return Run(state, Rows.join(parts), clock.seconds, elapsed - clock.seconds, stopped_by)
+    return Run(state, Rows.join(parts), clock.seconds, elapsed - clock.seconds, stopped_by, failure)

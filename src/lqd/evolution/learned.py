@@ -9,6 +9,7 @@ This file is the definition. A faster kernel computes the same function and is t
 """
 
 import dataclasses
+import numbers
 from typing import Any
 
 import jax
@@ -40,8 +41,9 @@ class Architecture:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if not isinstance(value, int) or value < 1:
+            if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
                 raise InvalidInput(f"{field.name} must be a whole number of at least 1, got {value!r}.")
+            object.__setattr__(self, field.name, int(value))
         if self.num_features % self.num_heads:
             raise InvalidInput(
                 f"num_features must be a multiple of num_heads, got {self.num_features} features "

@@ -56,32 +56,41 @@ def _keys(state_key: Key[Array, " K"], stream: int, generation: Int[Array, ""]) 
 START, REPRODUCTION, EVALUATION, COMPETITION = range(4)
 
 
-def _draw_start(key, num: int, dim: int, bounds: Box | None, x0, init_sigma) -> Float[Array, "num n"]:
+@pytree
+class Start:
+    """Where a search begins: around `x0` if it is one point `(n,)`, at its points if there are several `(m, n)`."""
+
+    x0: Float[Array, "*m n"] | None = None
+    init_sigma: Float[Array, ""] | float = 1.0
+
+
+ANYWHERE = Start()
+
+
+def _draw_start(key, num: int, dim: int, bounds: Box | None, start: Start) -> Float[Array, "num n"]:
     """Uniform in the box; around `x0`, or without a box around the origin, normal with scale `init_sigma`."""
-    if bounds is not None and x0 is None:
+    if bounds is not None and start.x0 is None:
         low, high = bounds
         return low + jax.random.uniform(key, (num, dim), low.dtype) * (high - low)
-    centre = jnp.zeros(dim, jnp.float32) if x0 is None else x0
-    return _clip(centre + init_sigma * jax.random.normal(key, (num, dim), jnp.float32), bounds)
+    centre = jnp.zeros((1, dim), jnp.float32) if start.x0 is None else jnp.atleast_2d(start.x0)
+    centre = centre[jnp.arange(num) % centre.shape[0]]
+    return _clip(centre + start.init_sigma * jax.random.normal(key, (num, dim), jnp.float32), bounds)
 
 
 def _clip(x: Float[Array, "... n"], bounds: Box | None) -> Float[Array, "... n"]:
     return x if bounds is None else jnp.clip(x, *bounds)
 
 
-def start_points(key: Key[Array, " K"], num: int, dim: int, bounds: Box | None, x0, init_sigma):
-    """The first `num` genotypes of each task. A two-dimensional `x0` is taken as it is, and filled up around itself."""
-    keys = _keys(key, START, jnp.int32(0))
-    if x0 is None or x0.ndim == 1:
-        return jax.vmap(lambda k: _draw_start(k, num, dim, bounds, x0, init_sigma))(keys)
-    given, missing = x0[:num], max(0, num - x0.shape[0])
-    centre = x0[jnp.arange(missing) % x0.shape[0]]
+def start_points(
+    key: Key[Array, " K"], num: int, dim: int, bounds: Box | None, start: Start = ANYWHERE
+) -> Float[Array, "K num n"]:
+    """The first `num` genotypes of each task. Several given points are taken as they are, and filled up around them."""
+    given = start.x0 if start.x0 is not None and start.x0.ndim == 2 else jnp.zeros((0, dim), jnp.float32)
 
-    def fill(key):
-        noise = init_sigma * jax.random.normal(key, (missing, dim), jnp.float32)
-        return jnp.concatenate([given, _clip(centre + noise, bounds)])
+    def draw(key):
+        return jnp.concatenate([given, _draw_start(key, num - given.shape[0], dim, bounds, start)])
 
-    return jax.vmap(fill)(keys)
+    return jax.vmap(draw)(_keys(key, START, jnp.int32(0)))
 
 
 def empty_state(key: Key[Array, " K"], rule: Rule, like: Population, num: int, centroids=None) -> State:
@@ -118,25 +127,23 @@ def offspring(
     reproduction: Reproduction,
     bounds: Box | None,
     batch_size: int,
-    x0=None,
-    init_sigma=1.0,
+    start: Start = ANYWHERE,
 ) -> Float[Array, "K B n"]:
     """A batch of children per task; parents uniform over the filled slots, fresh starts where there are none."""
 
     def breed(key, population):
         key_parents, key_variation, key_fresh = jax.random.split(key, 3)
         dim = population.x.shape[1]
-        num_filled = jnp.sum(population.filled.astype(jnp.int32))
+        num_filled = jnp.sum(population.filled, dtype=jnp.int32)
         # Filled slots are a prefix, so a uniform number below their count is a uniform parent.
         uniform = jax.random.uniform(key_parents, (2, batch_size), jnp.float32)
         parent = jnp.minimum((uniform * num_filled.astype(uniform.dtype)).astype(jnp.int32), num_filled - 1)
         x1, x2 = population.x[parent[0]], population.x[parent[1]]
         children = jax.vmap(reproduction)(jax.random.split(key_variation, batch_size), x1, x2)
-        centre = None if x0 is None else x0 if x0.ndim == 1 else x0[0]
         return jax.lax.cond(
             num_filled > 0,
             lambda: _clip(children, bounds),
-            lambda: _draw_start(key_fresh, batch_size, dim, bounds, centre, init_sigma),
+            lambda: _draw_start(key_fresh, batch_size, dim, bounds, start),
         )
 
     return jax.vmap(breed)(_keys(state.key, REPRODUCTION, counter), state.population)
@@ -154,7 +161,7 @@ def _record_faults(faults: Faults, x, evaluation: Evaluation) -> tuple[Faults, E
         return jnp.where((old_count == 0)[:, None] & jnp.any(bad, axis=-1)[:, None], found, old_x)
 
     def count(bad):
-        return jnp.sum(bad.astype(jnp.int32), axis=-1)
+        return jnp.sum(bad, axis=-1, dtype=jnp.int32)
 
     faults = Faults(
         faults.num_nan + count(nan),
@@ -224,21 +231,27 @@ def begin(
     tasks: TaskBatch,
     rule: Rule,
     population_size: int,
-    x0=None,
-    init_sigma=1.0,
+    start: Start = ANYWHERE,
     centroids=None,
 ) -> State:
     """Generation 0: `population_size` start points, evaluated; nobody competes yet."""
-    x = start_points(key, population_size, tasks.dim, tasks.bounds, x0, init_sigma)
+    x = start_points(key, population_size, tasks.dim, tasks.bounds, start)
     evaluation = tasks.evaluate(_keys(key, EVALUATION, jnp.int32(0)), x)
     like = Population(x, evaluation.fitness, evaluation.descriptor, evaluation.extras)
     state = empty_state(key, rule, like, population_size, centroids)
     return absorb(state, jnp.int32(-1), rule, x, evaluation, competing=False)
 
 
-def step(state: State, tasks: TaskBatch, rule: Rule, reproduction: Reproduction, batch_size: int) -> State:
+def step(
+    state: State,
+    tasks: TaskBatch,
+    rule: Rule,
+    reproduction: Reproduction,
+    batch_size: int,
+    start: Start = ANYWHERE,
+) -> State:
     """One generation."""
-    x = offspring(state, state.generation, reproduction, tasks.bounds, batch_size)
+    x = offspring(state, state.generation, reproduction, tasks.bounds, batch_size, start)
     evaluation = tasks.evaluate(_keys(state.key, EVALUATION, state.generation + 1), x)
     return absorb(state, state.generation, rule, x, evaluation)
 
@@ -262,6 +275,7 @@ def advance(
     rule: Rule,
     reproduction: Reproduction,
     num_generations: Int[Array, ""],
+    start: Start = ANYWHERE,
     qd_offset=None,
     *,
     batch_size: int,
@@ -279,7 +293,7 @@ def advance(
     def write_row(r, carry):
         state, rows = carry
         num = jnp.minimum(every, num_generations - r * every)
-        state = jax.lax.fori_loop(0, num, lambda _, s: step(s, tasks, rule, reproduction, batch_size), state)
+        state = jax.lax.fori_loop(0, num, lambda _, s: step(s, tasks, rule, reproduction, batch_size, start), state)
         return state, {name: rows[name].at[r].set(value) for name, value in measure(state, qd_offset).items()}
 
     return jax.lax.fori_loop(0, num_rows, write_row, (state, rows))

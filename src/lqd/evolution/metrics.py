@@ -13,7 +13,8 @@ Metrics = dict[str, Float[Array, ""]]
 
 
 def _mean_where(values, where):
-    return jnp.sum(jnp.where(where, values, 0.0)) / jnp.maximum(jnp.sum(where.astype(values.dtype)), 1.0)
+    # Divided before it is summed: the sum of values near the largest float would overflow.
+    return jnp.sum(jnp.where(where, values / jnp.maximum(jnp.sum(where.astype(values.dtype)), 1.0), 0.0))
 
 
 def normalised_fitness(fitness, f_rand, f_opt):
