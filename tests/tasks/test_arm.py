@@ -44,5 +44,5 @@ def test_contract():
     assert (arm.name, arm.dim, arm.descriptor_dim, float(arm.f_opt)) == ("arm", 8, 2, 0.0)
     np.testing.assert_array_equal(arm.bounds, [np.zeros(8), np.ones(8)])
     np.testing.assert_array_equal(arm.descriptor_bounds, [np.zeros(2), np.ones(2)])
-    with pytest.raises(ValueError, match="num_joints must be an integer of at least 1, got 0"):
+    with pytest.raises(ValueError, match="num_joints must be a whole number of at least 1, got 0"):
         Arm(0)
