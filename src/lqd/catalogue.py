@@ -111,8 +111,11 @@ def resolve(given, *, descriptor_bounds, population_size: int) -> Rule:
         )
     if not callable(given):
         raise InvalidInput(f"rule must be a name, a file of weights or a callable, got {given!r}.")
+    if isinstance(given, Learned) or type(given).__module__ == rules.__name__:
+        return given
     leaves = jax.tree.leaves(given)
-    return rules.FunctionRule(given) if len(leaves) == 1 and leaves[0] is given else given
+    plain = len(leaves) == 1 and leaves[0] is given
+    return rules.FunctionRule(given) if plain else rules.OwnRule(given, type(given))
 
 
 _CLASSES: dict[str, type] = {

@@ -12,7 +12,7 @@ from lqd.errors import InvalidInput
 from lqd.evolution import cvt
 from lqd.evolution.loop import Start
 from lqd.evolution.reproduction import FunctionReproduction, IsoLine, Reproduction
-from lqd.evolution.rules import FunctionRule
+from lqd.evolution.rules import FunctionRule, OwnRule
 
 _A_KEY = jax.eval_shape(lambda: jax.random.key(0))
 
@@ -102,7 +102,7 @@ class Settings:
             return rule
         if hasattr(rule, "check"):
             rule.check(descriptor_dim)
-        if not type(rule).__module__.startswith("lqd.") or isinstance(rule, FunctionRule):
+        if isinstance(rule, FunctionRule | OwnRule):
             num = self.population_size + self.batch_size
             fitness, descriptor = (jax.ShapeDtypeStruct(s, jnp.float32) for s in ((num,), (num, descriptor_dim)))
             contract = "(key, fitness (P,), descriptor (P, D)) -> scores (P,)"

@@ -22,8 +22,32 @@ Extras = dict[str, Array]
 
 @dataclass_transform(frozen_default=True)
 def pytree(cls: type) -> type:
-    """A frozen dataclass whose fields are pytree children, but for those marked with `static()`."""
-    return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(cls))
+    """A frozen dataclass whose fields are pytree children, but for those marked with `static()`.
+
+    Not `jax.tree_util.register_dataclass`: structures registered so compare equal across classes with equal fields
+    (seen in jax 0.10.2), and a compiled function is looked up by structure. `jit` then ran one rule's program for
+    another, in one process out of many: whenever two hashes met in one bucket of its cache.
+    """
+    cls = dataclasses.dataclass(frozen=True)(cls)
+    is_static = {field.name: field.metadata.get("static", False) for field in dataclasses.fields(cls)}
+    children = [name for name, static in is_static.items() if not static]
+    settings = [name for name, static in is_static.items() if static]
+
+    def flatten(tree):
+        return [getattr(tree, name) for name in children], tuple(getattr(tree, name) for name in settings)
+
+    def flatten_with_keys(tree):
+        values, aux = flatten(tree)
+        return [(jax.tree_util.GetAttrKey(name), v) for name, v in zip(children, values, strict=True)], aux
+
+    def unflatten(aux, values):
+        tree = object.__new__(cls)  # no checks: the children may be tracers, shapes, or anything
+        for name, value in (*zip(settings, aux, strict=True), *zip(children, values, strict=True)):
+            object.__setattr__(tree, name, value)
+        return tree
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+    return cls
 
 
 def static(**kwargs):

@@ -69,5 +69,5 @@ def test_rotates_about_the_optimum():
 
 
 def test_unknown_name():
-    with pytest.raises(ValueError, match="unknown function 'akley'. Did you mean 'ackley'"):
+    with pytest.raises(ValueError, match=r"unknown function 'akley'. Did you mean 'ackley'"):
         functions.value("akley", np.zeros(2), np.zeros(2), np.eye(2))

@@ -101,6 +101,27 @@ class MapElites:
 
 
 @pytree
+class OwnRule:
+    """A pytree rule of the user's, with its class in the structure, which JAX may leave out (see `types.pytree`)."""
+
+    rule: Any
+    kind: type = static()
+
+    def check(self, descriptor_dim: int) -> None:
+        if hasattr(self.rule, "check"):
+            self.rule.check(descriptor_dim)
+
+    def annotate(self, descriptor: Float[Array, "B D"]) -> Any:
+        return annotate(self.rule, descriptor)
+
+    def score(self, key, fitness, descriptor, notes) -> Scores:
+        return score(self.rule, key, fitness, descriptor, notes)
+
+    def __call__(self, key, fitness, descriptor) -> Scores:
+        return self.rule(key, fitness, descriptor)
+
+
+@pytree
 class FunctionRule:
     """A plain function `(key, fitness, descriptor) -> scores` as a rule; compiled once per function object."""
 
