@@ -99,11 +99,12 @@ def run(
             while done < num_generations and stopped_by is None:
                 num = min(num_rows * every, num_generations - done)
                 called = time.perf_counter()
-                state, measures = loop.jit_advance(
+                # On a GPU a failure shows when the result is waited for: only then does it become the state.
+                advanced, measures = loop.jit_advance(
                     state, tasks, rule, reproduction, jnp.int32(num), start, qd_offset,
                     batch_size=batch_size, every=every, capacity=ROWS_PER_CALL,
                 )  # fmt: skip
-                jax.block_until_ready(state)
+                state = jax.block_until_ready(advanced)
                 took = time.perf_counter() - called
                 generation = np.minimum(np.arange(done + every, done + num + every, every), done + num)
                 done += num
