@@ -27,13 +27,15 @@ def time_pass(name: str, num: int, num_repeats: int) -> float:
 
     rule = make_rule(name, num * 4 // 5 // 16 * 16)
     competition = jax.jit(lambda rule, key, fitness, descriptor: rule(key, fitness, descriptor))
+    populations = []
+    for i in range(8):
+        key = jax.random.key(i)
+        populations.append((key, jax.random.normal(key, (num,)), jax.random.uniform(key, (num, 2), jnp.float32)))
+    jax.block_until_ready(populations)
     times = []
     for i in range(num_repeats + 3):
-        key = jax.random.key(i)
-        population = jax.random.normal(key, (num,)), jax.random.uniform(key, (num, 2), jnp.float32)
-        jax.block_until_ready(population)
         begun = time.perf_counter()
-        jax.block_until_ready(competition(rule, key, *population))
+        jax.block_until_ready(competition(rule, *populations[i % 8]))
         times.append(time.perf_counter() - begun)
     return statistics.median(times[3:]) * 1e3
 
@@ -63,7 +65,7 @@ def import_time(module: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time and memory of every rule.")
     parser.add_argument("--memory-of", choices=RULES, help=argparse.SUPPRESS)
-    parser.add_argument("--num-repeats", type=int, default=50)
+    parser.add_argument("--num-repeats", type=int, default=200)
     arguments = parser.parse_args()
     if arguments.memory_of:
         return peak_memory(arguments.memory_of)
@@ -72,7 +74,7 @@ def main() -> None:
     sizes = (160, 1280, 8448)
     print(f"{'rule':15}" + "".join(f"{f'{size:,}':>12}" for size in sizes) + f"{'8,192: MiB more':>18}{'in all':>9}")
     for name in RULES:
-        repeats = [arguments.num_repeats, arguments.num_repeats // 2, 3]
+        repeats = [arguments.num_repeats, arguments.num_repeats // 4, 5]
         times = "".join(f"{time_pass(name, size, num):>9.2f} ms" for size, num in zip(sizes, repeats, strict=True))
         command = [sys.executable, __file__, "--memory-of", name]
         more, total = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()

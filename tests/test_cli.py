@@ -97,6 +97,30 @@ def test_bad_flags_end_in_one_line(flags, message, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_ctrl_c_keeps_what_was_found(tmp_path, monkeypatch, capsys):
+    from lqd.evolution import loop
+
+    calls = []
+    advance = loop.jit_advance
+
+    def interrupted(*args, **options):
+        calls.append(args)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return advance(*args, **options)
+
+    monkeypatch.setattr(loop, "jit_advance", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        main(["run", "--task", "bbob/f3", "--dim", "3", "--noise", "--rule", "me", "--num-seeds", "2", *SMALL,
+              "--out", str(tmp_path), "--quiet"])  # fmt: skip
+    assert stop.value.code == 130
+    assert "interrupted" in capsys.readouterr().err
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["stopped_by"] == "interrupt"
+    result = lqd.Result.load(tmp_path / "result_0.safetensors")
+    assert 16 < result.num_evaluations == manifest["num_evaluations"][0] < 200
+
+
 def test_lists(capsys):
     main(["rules"])
     assert {"ga", "random", "ns", "dns", "me"} <= set(capsys.readouterr().out.split())
