@@ -3,6 +3,8 @@
 The functions here add and take absolute values only, so that NumPy and every compiled program agree to the last bit.
 """
 
+import dataclasses
+import inspect
 import itertools
 
 import jax
@@ -14,6 +16,7 @@ import pytest
 import lqd
 from lqd.evolution import cvt
 from lqd.evolution.compiling import Clock
+from lqd.settings import Settings
 
 RULES = ("ga", "random", "ns", "dns", "me")
 BACKENDS = ("host", "jax")
@@ -804,6 +807,25 @@ def test_an_exception_in_a_compiled_function_keeps_what_was_evaluated():
     with pytest.raises(lqd.EvaluationFailed) as caught:
         lqd.optimize(evaluate, backend="jax", callback=lambda progress: None, **SMALL)
     assert caught.value.result.num_evaluations == N + 5 * B
+
+
+def test_both_doors_take_what_settings_hold():
+    """Names and defaults are written down three times; they must not drift apart."""
+    fields = {field.name: field.default for field in dataclasses.fields(Settings) if field.init}
+    for door, extra in ((lqd.AskTell, set()), (lqd.optimize, {"evaluate", "num_evaluations", "callback", "backend"})):
+        parameters = inspect.signature(door).parameters
+        extra = extra | ({"time_limit_s"} if door is lqd.optimize else set())
+        assert set(parameters) - extra == set(fields)
+        for name, default in fields.items():
+            if name != "dim":
+                assert parameters[name].default == default
+
+
+def test_tasks_are_float32_in_64_bit_mode_too():
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+        for task in (lqd.tasks.make("arm"), lqd.tasks.make("bbob/sphere", dim=3)):
+            result = lqd.optimize(task, rule="dns", population_size=N, batch_size=B, num_evaluations=BUDGET)
+            assert result.x.dtype == result.fitness.dtype == result.descriptor.dtype == np.float32
 
 
 # --- results

@@ -20,6 +20,8 @@ from lqd.settings import Settings
 from lqd.tasks.function import FunctionTask
 from lqd.tasks.task import Repeated, Task
 
+HOST_NOISE = 2**16  # a stream of random numbers that the loop does not use
+
 
 class Progress(NamedTuple):
     """What a callback is given after each history row; `row` has the same names as a row of `history`."""
@@ -185,7 +187,8 @@ def _host_function(evaluate, settings: Settings):
     """A task as a plain function of x; noise gets a new key in every call."""
     if not isinstance(evaluate, Task):
         return evaluate
-    keys = (jax.random.fold_in(settings.key()[0], number) for number in itertools.count())
+    stream = jax.random.fold_in(settings.key()[0], HOST_NOISE)
+    keys = (jax.random.fold_in(stream, number) for number in itertools.count())
 
     def call(x):
         evaluation = evaluate.evaluate(next(keys), jnp.asarray(x))

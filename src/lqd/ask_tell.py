@@ -114,12 +114,15 @@ class AskTell:
             self._told, jnp.int32(self._num_asks), self._operator, self._box, s.batch_size, self._start
         )
         self._num_asks += 1
-        return np.array(x[0])
+        x = np.array(x[0])
+        if not np.isfinite(x).all():
+            raise InvalidInput("reproduction must return finite numbers; it returned NaN or infinity.")
+        return x
 
     def tell(self, x, fitness, descriptor, extras: dict | None = None) -> list[Rows]:
-        """Results for any solutions, asked for or not; `extras` are arrays kept with each of them.
+        """Results for any solutions, asked for or not, inside the bounds or not.
 
-        Returns the history rows that this added.
+        `extras` are arrays kept with each solution. Returns the history rows that this added.
         """
         s = self._settings
         num_rows = len(self._rows)

@@ -43,7 +43,13 @@ def _map_elites(centroids=None, descriptor_bounds=None, num_cells: int = 128, se
             "give descriptor_bounds=(low, high), e.g. ([0, 0], [1, 1]), or centroids=."
         )
     low, high = box("descriptor_bounds", descriptor_bounds, None)
-    return rules.MapElites(cvt.centroids(whole("num_cells", num_cells, 1), low, high, seed))
+    num_cells = whole("num_cells", num_cells, 1)
+    if all(np.ndim(end) == 0 for end in descriptor_bounds):
+        raise InvalidInput(
+            f"descriptor_bounds={descriptor_bounds!r} does not say how many dimensions there are: give vectors, "
+            f"e.g. ([{low[0]:g}, {low[0]:g}], [{high[0]:g}, {high[0]:g}]) for two."
+        )
+    return rules.MapElites(cvt.centroids(num_cells, low, high, seed))
 
 
 def _untrained(seed: int = 0, descriptor_dim: int = 2, num_layers: int = 4, num_features: int = 16, num_heads: int = 4):
@@ -81,6 +87,8 @@ LONG_NAMES = {
 def rule(name: str, **settings) -> Rule:
     """A competition rule by name, e.g. `rule("dns", k=3)`; called as `rule(key, fitness, descriptor) -> scores`."""
     if not isinstance(name, str) or name not in RULES:
+        if name in ("lqd-f", "lqd-n", "lqd-fn"):
+            raise InvalidInput(f"rule {name!r}: this version ships no trained weights yet; 'dns' is a good choice.")
         raise unknown("rule", name, RULES, LONG_NAMES)
     accepted = list(inspect.signature(RULES[name].make).parameters)
     for setting in settings:

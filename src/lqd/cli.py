@@ -48,17 +48,21 @@ class Run:
     seed: int = 0
     """The first seed."""
     population_size: int = 128
+    """Solutions kept; MAP-Elites gets as many cells."""
     batch_size: int = 32
+    """Offspring per generation."""
     iso_sigma: float = 0.005
+    """Scale of the isotropic variation, in units of the search space."""
     line_sigma: float = 0.05
+    """Scale of the variation along the line between two parents, relative to their distance."""
     archive_cells: int = 1024
-    """Cells of the passive archive that coverage and QD score are measured on."""
+    """Cells of the passive archive, the same for every rule, for coverage and the archive's QD score."""
     dim: int | None = None
     """Search dimension of a function task (16)."""
     instance: int = 0
     """Which instance of a function task."""
     noise: bool = False
-    """A random noise model on a function task; scores stay noiseless."""
+    """A random noise model on a function task. metrics.csv is what the rule saw, scores are noiseless."""
     rotate: bool = True
     """Random rotations of a function task."""
     time_limit_s: float | None = None
@@ -102,7 +106,7 @@ def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     table = Table(*header, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(*row)
-    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
 def _keep_compiled_programs() -> None:
@@ -138,8 +142,8 @@ def main(args: list[str] | None = None) -> None:
     except InvalidInput as error:
         print(f"lqd: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("lqd: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(f"lqd: {error or 'interrupted'}", file=sys.stderr)
         raise SystemExit(130) from None
 
 

@@ -5,22 +5,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
+from lqd import catalogue
+
 if TYPE_CHECKING:
     from lqd.result import Elites, Result
-
-# Okabe and Ito's colours: distinct for colour-blind readers and in grey print.
-COLOURS = {
-    "ga": "#D55E00",
-    "random": "#999999",
-    "ns": "#56B4E9",
-    "dns": "#0072B2",
-    "me": "#009E73",
-    "lqd-f": "#CC79A7",
-    "lqd-n": "#E69F00",
-    "lqd-fn": "#000000",
-    "lqd-untrained": "#F0E442",
-}
-TITLES = {"ga": "GA", "random": "Random", "ns": "Novelty Search", "dns": "Dominated Novelty Search", "me": "MAP-Elites"}
 
 
 def _tidy(ax) -> None:
@@ -28,42 +16,47 @@ def _tidy(ax) -> None:
     ax.tick_params(labelsize=8)
 
 
-def descriptor_map(ax, elites: "Elites", *, low=None, high=None, vmin=None, vmax=None, minimize: bool = False):
+def descriptor_map(ax, elites: "Elites", *, box=None, vmin=None, vmax=None, minimize: bool = False):
     """Solutions in descriptor space, coloured by fitness; returns what a colour bar needs."""
-    descriptor, fitness = elites.descriptor, elites.fitness
-    if descriptor.shape[1] == 1:
-        points = ax.scatter(descriptor[:, 0], fitness, c=fitness, s=14, vmin=vmin, vmax=vmax, linewidths=0)
-        ax.set(xlabel="descriptor", ylabel="fitness")
-    else:
-        # The best last, so that it is on top.
-        order = np.argsort(-fitness if minimize else fitness)
-        cmap = "viridis_r" if minimize else "viridis"
-        points = ax.scatter(
-            descriptor[order, 0], descriptor[order, 1], c=fitness[order], s=14, cmap=cmap, vmin=vmin, vmax=vmax,
-            linewidths=0,
-        )  # fmt: skip
-        more = "" if descriptor.shape[1] == 2 else f" (of {descriptor.shape[1]})"
-        ax.set(xlabel="descriptor 1", ylabel=f"descriptor 2{more}")
-    if low is not None:
-        margin = 0.03 * (np.asarray(high) - np.asarray(low))
-        ax.set_xlim(low[0] - margin[0], high[0] + margin[0])
-        if descriptor.shape[1] > 1:
-            ax.set_ylim(low[1] - margin[1], high[1] + margin[1])
-            ax.set_aspect("auto")
+    order = np.argsort(-elites.fitness if minimize else elites.fitness)  # the best last, so that it is on top
+    descriptor, fitness = elites.descriptor[order], elites.fitness[order]
+    flat = descriptor.shape[1] == 1
+    points = ax.scatter(
+        descriptor[:, 0], fitness if flat else descriptor[:, 1], c=fitness, s=14, linewidths=0, vmin=vmin, vmax=vmax,
+        cmap="viridis_r" if minimize else "viridis",
+    )  # fmt: skip
+    more = f" (of {descriptor.shape[1]})" if descriptor.shape[1] > 2 else ""
+    ax.set(xlabel="descriptor 1", ylabel="fitness" if flat else f"descriptor 2{more}")
+    if box is not None:
+        limits = [(low - 0.03 * (high - low), high + 0.03 * (high - low)) for low, high in zip(*box, strict=True)]
+        ax.set_xlim(limits[0])
+        if not flat:
+            ax.set_ylim(limits[1])
     _tidy(ax)
     return points
 
 
+def _box(outcome: "Result"):
+    """Both ends of the descriptor box as vectors, if the run had one."""
+    bounds = outcome.info.get("descriptor_bounds")
+    size = outcome.descriptor.shape[1]
+    return bounds and [np.broadcast_to(end, size) for end in bounds]
+
+
 def result(outcome: "Result") -> Figure:
-    """The final population (or the archive, if one was kept) beside the history of fitness and novelty."""
+    """The final population, over the archive if one was kept, beside the history of fitness and novelty."""
     figure = Figure(figsize=(10, 3.2), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     minimize = bool(outcome.info.get("minimize"))
-    elites = outcome.population if outcome.archive is None else outcome.archive
-    kind = "population" if outcome.archive is None else "archive"
-    if len(elites):
-        figure.colorbar(descriptor_map(left, elites, minimize=minimize), ax=left, label="fitness")
-    left.set_title(f"{len(elites)} solutions ({kind})", fontsize=9)
+    title = f"population: {len(outcome.population)} solutions"
+    if outcome.archive is not None:
+        second = outcome.archive.descriptor[:, 1] if outcome.descriptor.shape[1] > 1 else outcome.archive.fitness
+        left.scatter(outcome.archive.descriptor[:, 0], second, s=5, color="#d0d0d0", linewidths=0)
+        title += f"\narchive (grey): {len(outcome.archive)}"
+    if len(outcome.population):
+        points = descriptor_map(left, outcome.population, box=_box(outcome), minimize=minimize)
+        figure.colorbar(points, ax=left, label="fitness")
+    left.set_title(title, fontsize=9)
     history = outcome.history
     best = "min_fitness" if minimize else "max_fitness"
     middle.plot(history["num_evaluations"], history[best], color="#0072B2", label="best in the population")
@@ -78,18 +71,17 @@ def result(outcome: "Result") -> Figure:
     return figure
 
 
-def comparison(results: "dict[str, Result]", low, high, title: str) -> Figure:
+def comparison(results: "dict[str, Result]", title: str) -> Figure:
     """The same task under several rules: each final population on the same axes and colours."""
     figure = Figure(figsize=(2.7 * len(results) + 0.8, 3.7), layout="constrained")
     axes = np.atleast_1d(figure.subplots(1, len(results), sharex=True, sharey=True))
     fitness = np.concatenate([outcome.fitness for outcome in results.values()])
     vmin, vmax = np.quantile(fitness, 0.02), fitness.max()
     for ax, (name, outcome) in zip(axes, results.items(), strict=True):
-        points = descriptor_map(ax, outcome.population, low=low, high=high, vmin=vmin, vmax=vmax)
-        last = outcome.history.iloc[-1]
-        ax.set_title(
-            f"{TITLES.get(name, name)}\n{len(outcome.population)} solutions, novelty {last['novelty']:.3f}", fontsize=9
-        )
+        points = descriptor_map(ax, outcome.population, box=_box(outcome), vmin=vmin, vmax=vmax)
+        novelty = outcome.history["novelty"].iloc[-1]
+        rule = catalogue.RULES[name].title
+        ax.set_title(f"{rule}\n{len(outcome.population)} solutions, novelty {novelty:.3f}", fontsize=9)
         ax.set_aspect("equal")
     for ax in axes[1:]:
         ax.set_ylabel("")

@@ -107,7 +107,7 @@ class Result:
         return float(self.best.fitness[0]) if len(self.best) else None
 
     def __repr__(self) -> str:
-        best = "none feasible" if self.best_fitness is None else f"best {self.best_fitness:.6g}"
+        best = "none feasible" if self.best_fitness is None else f"best {self.best_fitness + 0.0:.6g}"
         early = f", stopped by {self.stopped_by}" if self.stopped_by else ""
         return (
             f"Result({len(self.population)} solutions, {best}, {self.num_evaluations:,} evaluations, "

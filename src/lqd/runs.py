@@ -12,9 +12,9 @@ import numpy as np
 
 from lqd import catalogue, figures, manifest, tasks
 from lqd.checkpoint import write_bytes
-from lqd.checks import whole
+from lqd.checks import real, whole
 from lqd.errors import Interrupted, InvalidInput
-from lqd.evolution import driver, metrics
+from lqd.evolution import archive, driver, metrics
 from lqd.result import Result, make_result
 from lqd.settings import Settings
 from lqd.tasks.anchors import Anchors, random_search
@@ -55,22 +55,23 @@ class Outcome:
 
     results: list[Result]
     scores: list[dict[str, float]]
-    anchors: Anchors | None
     compile_s: float
     run_s: float
     stopped_by: str | None
 
 
-def execute(task: Task, settings: Settings, num_generations: int, num_seeds: int, label: str, *,
-            time_limit_s=None, quiet=False) -> Outcome:  # fmt: skip
+def anchors_of(task: Task, num_evaluations: int) -> Anchors | None:
+    """What random search reaches on a task with a known optimum; the same for every rule and seed."""
+    if task.f_opt is None or task.bounds is None:
+        return None
+    return jax.block_until_ready(random_search(jax.random.key(2**31 - 1), Repeated(task, 1), num_evaluations))
+
+
+def execute(task: Task, settings: Settings, num_generations: int, num_seeds: int, label: str, anchors: Anchors | None,
+            *, time_limit_s=None, quiet=False) -> Outcome:  # fmt: skip
     """All seeds of a task in one program."""
     batch = Repeated(task, num_seeds)
     seeds = jnp.arange(settings.seed, settings.seed + num_seeds, dtype=jnp.uint32)
-    budget = settings.population_size + num_generations * settings.batch_size
-    anchors = None
-    if task.f_opt is not None and task.bounds is not None:
-        # Its own stream, the same for every rule and seed: all are measured between the same anchors.
-        anchors = random_search(jax.random.key(2**31 - 1), Repeated(task, 1), budget)
     with progress_bar(label, num_generations, quiet) as advance:
 
         def look(state, rows):
@@ -91,15 +92,18 @@ def execute(task: Task, settings: Settings, num_generations: int, num_seeds: int
     for i in range(num_seeds):
         info = settings.info() | {"seed": settings.seed + i, "task": task.name}
         results.append(make_result(run.state, run.rows, task=i, minimize=False, stopped_by=run.stopped_by, info=info))
-    return Outcome(results, _scores(run.state, batch, anchors), anchors, run.compile_s, run.run_s, run.stopped_by)
+    return Outcome(results, _scores(run.state, batch, anchors), run.compile_s, run.run_s, run.stopped_by)
 
 
 def _scores(state, batch: Repeated, anchors: Anchors | None) -> list[dict[str, float]]:
-    """Measures of the final populations on noiseless fitness, seed by seed."""
-    noiseless = jnp.where(state.population.filled, jax.jit(Repeated.noiseless)(batch, state.population.x), -jnp.inf)
-    rows = dict(jax.jit(jax.vmap(metrics.measure))(noiseless, state.population.descriptor))
+    """Measures of the final populations and archives on noiseless fitness, seed by seed."""
+    noiseless = jax.jit(lambda tasks, part: jnp.where(part.filled, tasks.noiseless(part.x), -jnp.inf))
+    rows = dict(jax.jit(jax.vmap(metrics.measure))(noiseless(batch, state.population), state.population.descriptor))
+    elites = noiseless(batch, state.archive.elites)
+    rows["archive_coverage"] = jax.vmap(archive.coverage)(elites)
     if anchors is not None:
         rows["qd_score"] = metrics.qd_score(rows, anchors.f_rand[0], batch.task.f_opt)
+        rows["archive_qd_score"] = jax.vmap(archive.offset_qd_score, in_axes=(0, None))(elites, anchors.f_worst[0])
     return [{name: float(value[i]) for name, value in rows.items()} for i in range(batch.num_tasks)]
 
 
@@ -118,9 +122,16 @@ def run(config: "Run") -> pathlib.Path:
     )  # fmt: skip
     num_seeds = whole("num_seeds", config.num_seeds, 1)
     num_generations = settings.num_generations(config.num_evaluations)
-    begun = manifest.now()
-    outcome = execute(task, settings, num_generations, num_seeds, f"{config.task} {config.rule}",
-                      time_limit_s=config.time_limit_s, quiet=config.quiet)  # fmt: skip
+    time_limit_s = config.time_limit_s and real("time_limit_s", config.time_limit_s, positive=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"--out {out} cannot be written to ({error.strerror}).") from error
+    begun, clock = manifest.now(), time.perf_counter()
+    anchors = anchors_of(task, settings.population_size + num_generations * settings.batch_size)
+    anchors_s = time.perf_counter() - clock
+    outcome = execute(task, settings, num_generations, num_seeds, f"{config.task} {config.rule}", anchors,
+                      time_limit_s=time_limit_s, quiet=config.quiet)  # fmt: skip
 
     for i, result in enumerate(outcome.results):
         result.save(out / f"result_{config.seed + i}.safetensors")
@@ -133,7 +144,6 @@ def run(config: "Run") -> pathlib.Path:
         write_bytes(out / f"{name}.csv", table.to_csv(index=False).encode())
     figures.save(outcome.results[0].plot(), out / "picture.png")
     num_evaluations = sum(result.num_evaluations for result in outcome.results)
-    anchors = outcome.anchors
     content: dict[str, Any] = {
         "command": "run",
         "config": dataclasses.asdict(config) | {"out": str(out)},
@@ -143,6 +153,7 @@ def run(config: "Run") -> pathlib.Path:
         "ended": manifest.now(),
         "stopped_by": outcome.stopped_by,
         "timing": {
+            "anchors_s": round(anchors_s, 3),
             "compile_s": round(outcome.compile_s, 3),
             "run_s": round(outcome.run_s, 3),
             "evaluations_per_s": round(num_evaluations / outcome.run_s),
@@ -166,15 +177,16 @@ def _report(results: dict[str, Result], scores: list[dict[str, float]], speeds: 
     from rich.console import Console
     from rich.table import Table
 
-    columns = ["", "best", "mean", "novelty", "QD score", "filled", "coverage", *(["eval/s"] if speeds else [])]
+    columns = ["", "best", "mean", "novelty", "QD score", "filled", "coverage", "archive QD"]
+    columns += ["eval/s"] if speeds else []
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for i, ((name, result), row) in enumerate(zip(results.items(), scores, strict=True)):
         cells = [
-            f"{row[key]:.3g}" if key in row else "-" for key in ("max_fitness", "mean_fitness", "novelty", "qd_score")
+            f"{row[key]:.2g}" if key in row else "-" for key in ("max_fitness", "mean_fitness", "novelty", "qd_score")
         ]
         filled = f"{row['num_filled']:.0f}/{result.info['population_size']}"
-        coverage = result.history["archive_coverage"].iloc[-1]
-        table.add_row(name, *cells, filled, f"{coverage:.1%}", *([speeds[i]] if speeds else []))
+        archived = [f"{row['archive_coverage']:.1%}", f"{row.get('archive_qd_score', np.nan):.3g}"]
+        table.add_row(name, *cells, filled, *archived, *([speeds[i]] if speeds else []))
     Console().print(table)
 
 
@@ -188,20 +200,25 @@ def demo(out: pathlib.Path, num_evaluations: int, seed: int) -> None:
     print(
         f"{tasks.summary('arm').capitalize()}.\n{num_evaluations:,} evaluations for each of {len(DEMO_RULES)} rules.\n"
     )
-    results, scores, speeds = {}, [], []
+    anchors = anchors_of(task, num_evaluations)
+    results: dict[str, Result] = {}
+    scores: list[dict[str, float]] = []
+    speeds: list[str] = []
     for name in DEMO_RULES:
         settings = Settings(
             dim=task.dim, bounds=task.bounds, rule=name, population_size=512, batch_size=128,
             descriptor_bounds=task.descriptor_bounds, archive_cells=1024, seed=seed,
         )  # fmt: skip
         title = catalogue.RULES[name].title
-        outcome = execute(task, settings, settings.num_generations(num_evaluations), 1, f"{title:<26}")
+        outcome = execute(task, settings, settings.num_generations(num_evaluations), 1, f"{title:<26}", anchors)
+        if outcome.stopped_by == "interrupt":
+            raise Interrupted("interrupted", results)
         results[name] = outcome.results[0]
         scores += outcome.scores
         speeds.append(f"{outcome.results[0].num_evaluations / outcome.run_s:,.0f}")
         outcome.results[0].save(out / f"{name}.safetensors")
     title = f"Arm, {num_evaluations:,} evaluations: where the hand can be, and how evenly the joints share the work"
-    picture = figures.comparison(results, [0, 0], [1, 1], title)
+    picture = figures.comparison(results, title)
     figures.save(picture, out / "demo.png")
     print()
     _report(results, scores, speeds)

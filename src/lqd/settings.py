@@ -14,6 +14,9 @@ from lqd.evolution.loop import Start
 from lqd.evolution.reproduction import FunctionReproduction, IsoLine, Reproduction
 from lqd.evolution.rules import FunctionRule, OwnRule
 
+# Other cells than those of MAP-Elites, which would else be measured on the very cells that it fills.
+ARCHIVE_SEED = 1
+
 _A_KEY = jax.eval_shape(lambda: jax.random.key(0))
 
 
@@ -136,7 +139,8 @@ class Settings:
         """Cells of the passive archive, the same for every rule."""
         if self.archive_cells is None:
             return None
-        return cvt.centroids(self.archive_cells, *self.descriptor_box(descriptor_dim))
+        low, high = self.descriptor_box(descriptor_dim)
+        return cvt.centroids(self.archive_cells, low, high, ARCHIVE_SEED)
 
     def operator(self) -> Reproduction:
         if self.reproduction is None:

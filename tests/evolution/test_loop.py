@@ -78,6 +78,10 @@ def test_the_top_survive_and_ties_go_to_the_lower_index():
     assert survivors([1.0, 3.0, 1.0, 2.0, 1.0], np.zeros(5), 3) == [1, 3, 0]
 
 
+def test_minus_zero_and_zero_are_a_tie():
+    assert survivors([-0.0, -0.0, 0.0], np.zeros(3), 2) == [0, 1]
+
+
 def test_nan_and_minus_infinity_are_eliminated_and_leave_empty_slots():
     assert survivors([np.nan, 3.0, -INF, 2.0, 1.0], np.zeros(5), 4) == [1, 3, 4]
 

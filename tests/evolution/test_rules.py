@@ -171,6 +171,35 @@ def test_huge_and_tiny_values_rank_like_moderate_ones(rule):
         np.testing.assert_array_equal(np.argsort(scaled, kind="stable"), np.argsort(plain, kind="stable"))
 
 
+def test_one_far_outlier_does_not_hide_the_others():
+    descriptor = [[0.0], [1.0], [3.0], [7.0], [1e22]]
+    result = scores(RULES["ns"], np.zeros(5), descriptor)
+    np.testing.assert_allclose(result[:4], [(1 + 3 + 7) / 3, (1 + 2 + 6) / 3, 3.0, (4 + 6 + 7) / 3], rtol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1.0, 1e25])
+def test_cells_of_any_size(scale):
+    corners = np.float32(scale) * np.float32([[-1, -1], [-1, 1], [1, -1], [1, 1]])
+    rule = MapElites(jnp.asarray(corners))
+    assert (scores(rule, np.ones(4), corners * np.float32(0.9)) == 1).all()
+    assert (scores(rule, np.ones(4), corners * np.float32(1e10)) == 1).all()
+
+
+def test_map_elites_refuses_descriptors_of_another_size():
+    with pytest.raises(ValueError, match="centroids have 2 dimensions, descriptors 3"):
+        RULES["me"](KEY, jnp.zeros(2), jnp.zeros((2, 3)))
+
+
+@every_rule
+def test_lists_and_numpy_arrays_of_any_type_will_do(rule):
+    fitness, descriptor = random_population(8)
+    plain = rule(KEY, jnp.asarray(fitness), jnp.asarray(descriptor))
+    np.testing.assert_array_equal(rule(KEY, fitness.astype(np.float64), descriptor.astype(np.float64)), plain)
+    np.testing.assert_array_equal(rule(KEY, fitness.tolist(), descriptor.tolist()), plain)
+    whole = rule(KEY, np.arange(4), np.arange(8).reshape(4, 2))
+    assert whole.shape == (4,)
+
+
 # Against an independent brute force, with many ties
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import lqd
+from lqd.evolution.compiling import Clock
 from lqd.tasks.anchors import random_search
 from lqd.tasks.task import Repeated, Task, TaskBatch
 
@@ -19,6 +20,14 @@ def test_anchors_of_the_arm_are_what_random_search_finds():
     np.testing.assert_allclose(anchors.f_rand, np.median(best), atol=3 * best.std() / np.sqrt(31) * 1.25)
     assert (anchors.f_worst <= np.quantile(worst, 0.5)).all()
     assert anchors.f_rand[0] != anchors.f_rand[1], "each task has its own draws"
+
+
+def test_another_budget_compiles_nothing():
+    tasks = Repeated(lqd.tasks.make("arm"), 1)
+    random_search(jax.random.key(0), tasks, 2000)
+    with Clock() as clock:
+        random_search(jax.random.key(1), tasks, 3000)
+    assert clock.num_programs == 0
 
 
 def test_a_larger_budget_finds_more():

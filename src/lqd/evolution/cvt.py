@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from lqd.evolution.numerics import by_blocks
+from lqd.evolution.numerics import by_blocks, square_scale
 
 
 @functools.lru_cache(maxsize=32)
@@ -46,6 +46,10 @@ def nearest(descriptor: Float[Array, "P D"], centroids: Float[Array, "C D"]) -> 
 
     Two vectorised minimum reductions; `argmin` would be one scalar loop, five times slower on a CPU.
     """
+    exponent = square_scale(centroids)
+    centroids = jnp.ldexp(centroids, -exponent)
+    # Far outside the cells only the direction matters, and squares must stay finite.
+    descriptor = jnp.clip(jnp.ldexp(descriptor, -exponent), -1e18, 1e18)
     # float32 counts exactly up to 2**24 cells, and its minimum is vectorised where that of integers is not.
     index = jnp.arange(centroids.shape[0], dtype=jnp.float32)[:, None]
 

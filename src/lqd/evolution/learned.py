@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from lqd.errors import InvalidInput
 from lqd.evolution.numerics import by_blocks, unit_scale
+from lqd.evolution.rules import arrays
 from lqd.types import pytree, static
 
 Params = dict[str, Any]
@@ -177,6 +178,7 @@ class Learned:
             )
 
     def __call__(self, key, fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Float[Array, " P"]:
+        fitness, descriptor = arrays(fitness, descriptor)
         self.check(descriptor.shape[-1])
         filled = fitness > -jnp.inf
         scores = forward(self.params, self.architecture.num_heads, features(fitness, descriptor), filled)

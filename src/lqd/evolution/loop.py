@@ -24,6 +24,8 @@ from lqd.evolution.rules import Rule
 from lqd.tasks.task import Box, TaskBatch
 from lqd.types import Evaluation, Population, pytree
 
+DTYPE = jnp.float32  # of everything that evolves, also where the user has switched JAX to 64 bits
+
 
 @pytree
 class Faults:
@@ -176,6 +178,7 @@ def _record_faults(faults: Faults, x, evaluation: Evaluation) -> tuple[Faults, E
 def survive(scores: Float[Array, " P"], union: Population, notes, num: int) -> tuple[Population, object]:
     """The `num` best by score, ties to the lower index; NaN counts as `-inf`, which leaves a slot empty."""
     scores = jnp.where(jnp.isnan(scores) | ~union.filled, -jnp.inf, scores)
+    scores = jnp.where(scores == 0, 0.0, scores)  # top_k ranks -0 below 0, and a tie would not be one
     top, index = jax.lax.top_k(scores, num)
     union, notes = jax.tree.map(lambda field: field[index], (union, notes))
     fitness = jnp.where(top > -jnp.inf, union.fitness, -jnp.inf)
@@ -226,6 +229,15 @@ def _best(best: Population, newcomers: Population) -> Population:
     return jax.vmap(fitter)(best, newcomers)
 
 
+def _bounds(tasks: TaskBatch) -> Box | None:
+    return None if tasks.bounds is None else (tasks.bounds[0].astype(DTYPE), tasks.bounds[1].astype(DTYPE))
+
+
+def _evaluate(tasks: TaskBatch, key: Key[Array, " K"], x: Float[Array, "K B n"]) -> Evaluation:
+    evaluation = tasks.evaluate(key, x)
+    return Evaluation(evaluation.fitness.astype(DTYPE), evaluation.descriptor.astype(DTYPE), evaluation.extras)
+
+
 def begin(
     key: Key[Array, " K"],
     tasks: TaskBatch,
@@ -235,8 +247,8 @@ def begin(
     centroids=None,
 ) -> State:
     """Generation 0: `population_size` start points, evaluated; nobody competes yet."""
-    x = start_points(key, population_size, tasks.dim, tasks.bounds, start)
-    evaluation = tasks.evaluate(_keys(key, EVALUATION, jnp.int32(0)), x)
+    x = start_points(key, population_size, tasks.dim, _bounds(tasks), start)
+    evaluation = _evaluate(tasks, _keys(key, EVALUATION, jnp.int32(0)), x)
     like = Population(x, evaluation.fitness, evaluation.descriptor, evaluation.extras)
     state = empty_state(key, rule, like, population_size, centroids)
     return absorb(state, jnp.int32(-1), rule, x, evaluation, competing=False)
@@ -251,8 +263,8 @@ def step(
     start: Start = ANYWHERE,
 ) -> State:
     """One generation."""
-    x = offspring(state, state.generation, reproduction, tasks.bounds, batch_size, start)
-    evaluation = tasks.evaluate(_keys(state.key, EVALUATION, state.generation + 1), x)
+    x = offspring(state, state.generation, reproduction, _bounds(tasks), batch_size, start)
+    evaluation = _evaluate(tasks, _keys(state.key, EVALUATION, state.generation + 1), x)
     return absorb(state, state.generation, rule, x, evaluation)
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from lqd.evolution.numerics import by_blocks, unit_scale
+from lqd.evolution.numerics import by_blocks, square_scale
 
 
 def mean_nearest(
@@ -21,9 +21,9 @@ def mean_nearest(
     than k of them the mean is over those there are; with none it is 0, and the caller says what that means.
     """
     num = descriptor.shape[0]
-    scaled, exponent = unit_scale(descriptor)
+    exponent = square_scale(descriptor)
     # Without the barrier the scaling would be fused into, and redone for, every pair.
-    scaled = jax.lax.optimization_barrier(scaled)
+    scaled = jax.lax.optimization_barrier(jnp.ldexp(descriptor, -exponent))
     index = jnp.arange(num)
 
     def of_rows(rows):

@@ -21,6 +21,15 @@ def unit_scale(values: Float[Array, "..."]) -> tuple[Float[Array, "..."], Int[Ar
     return jnp.ldexp(values, -exponent), exponent
 
 
+def square_scale(values: Float[Array, "..."]) -> Int[Array, ""]:
+    """Exponent of the power of two by which to divide, so that squares neither overflow nor vanish; mostly 0.
+
+    No more than needed: scaled to one far outlier, the differences between all others would be lost.
+    """
+    _, exponent = jnp.frexp(jnp.max(jnp.abs(values)))
+    return exponent - jnp.clip(exponent, -40, 60)
+
+
 def by_blocks(function: Callable[[Any], Any], num: int, width: int) -> Any:
     """`function(rows)` for all `num` rows, by blocks small enough if each row needs `width` entries of a table.
 

@@ -40,11 +40,22 @@ def score(rule: Rule, key, fitness, descriptor, notes) -> Scores:
     return rule.score(key, fitness, descriptor, notes) if hasattr(rule, "score") else rule(key, fitness, descriptor)
 
 
+def arrays(fitness, descriptor) -> tuple[Float[Array, " P"], Float[Array, "P D"]]:
+    """What a rule was called with, as JAX arrays of floats: lists and NumPy arrays of any number type will do."""
+
+    def floats(values):
+        values = jnp.asarray(values)
+        return values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(jnp.float32)
+
+    return floats(fitness), floats(descriptor)
+
+
 @pytree
 class GeneticAlgorithm:
     """Global competition: the fitness itself."""
 
     def __call__(self, key, fitness, descriptor) -> Scores:
+        fitness, descriptor = arrays(fitness, descriptor)
         return fitness
 
 
@@ -53,6 +64,7 @@ class Random:
     """Survival by lot."""
 
     def __call__(self, key, fitness, descriptor) -> Scores:
+        fitness, descriptor = arrays(fitness, descriptor)
         return jnp.where(fitness > -jnp.inf, jax.random.uniform(key, fitness.shape, fitness.dtype), -jnp.inf)
 
 
@@ -63,6 +75,7 @@ class NoveltySearch:
     k: int = static(default=3)
 
     def __call__(self, key, fitness, descriptor) -> Scores:
+        fitness, descriptor = arrays(fitness, descriptor)
         mean, _ = neighbours.novelty(fitness, descriptor, self.k)
         return jnp.where(fitness > -jnp.inf, mean, -jnp.inf)
 
@@ -74,6 +87,7 @@ class DominatedNoveltySearch:
     k: int = static(default=3)
 
     def __call__(self, key, fitness, descriptor) -> Scores:
+        fitness, descriptor = arrays(fitness, descriptor)
         mean, count = neighbours.dominated_novelty(fitness, descriptor, self.k)
         return jnp.where(fitness > -jnp.inf, jnp.where(count > 0, mean, jnp.inf), -jnp.inf)
 
@@ -97,6 +111,8 @@ class MapElites:
         return jnp.where(cvt.best_of_cell(fitness, notes, self.centroids.shape[0]), fitness, -jnp.inf)
 
     def __call__(self, key, fitness, descriptor) -> Scores:
+        fitness, descriptor = arrays(fitness, descriptor)
+        self.check(descriptor.shape[-1])
         return self.score(key, fitness, descriptor, self.annotate(descriptor))
 
 

@@ -8,7 +8,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from lqd.errors import InvalidInput
 from lqd.tasks.task import Box, TaskBatch
@@ -23,29 +23,30 @@ class Anchors:
     f_worst: Float[Array, " K"]
 
 
-def random_search(key: Key[Array, ""], tasks: TaskBatch, num_evaluations: int, num_repeats: int = 15) -> Anchors:
-    """Anchors of every task in a batch, at a budget of `num_evaluations`."""
+def random_search(key: Key[Array, ""], tasks: TaskBatch, num_evaluations: int, num_repeats: int = 7) -> Anchors:
+    """Anchors of every task in a batch, at a budget of `num_evaluations`; another budget compiles nothing new."""
     if tasks.bounds is None:
         raise InvalidInput("random search needs bounds, and these tasks have none.")
-    return _random_search(key, tasks, tasks.bounds, num_evaluations, num_repeats)
+    return _random_search(key, tasks, tasks.bounds, jnp.int32(num_evaluations), num_repeats)
 
 
-@functools.partial(jax.jit, static_argnums=(3, 4))
-def _random_search(key, tasks: TaskBatch, box: Box, num_evaluations: int, num_repeats: int) -> Anchors:
+@functools.partial(jax.jit, static_argnums=4)
+def _random_search(key, tasks: TaskBatch, box: Box, num_evaluations: Int[Array, ""], num_repeats: int) -> Anchors:
     low, high = box
-    num_blocks = -(-num_evaluations // BLOCK)
-    beyond = jnp.arange(num_blocks * BLOCK).reshape(num_blocks, BLOCK) >= num_evaluations
-
-    def block(extremes, counted):
-        number, beyond = counted
-        uniform = jax.random.uniform(jax.random.fold_in(key, number), (tasks.num_tasks, BLOCK, tasks.dim), low.dtype)
-        fitness = tasks.noiseless(low + uniform * (high - low))
-        best = jnp.max(jnp.where(beyond, -jnp.inf, fitness), axis=1)
-        return (jnp.maximum(extremes[0], best), jnp.minimum(extremes[1], jnp.min(fitness, axis=1))), None
+    num_blocks = (num_evaluations + BLOCK - 1) // BLOCK
 
     def repeat(number):
-        start = (jnp.full(tasks.num_tasks, -jnp.inf, low.dtype), jnp.full(tasks.num_tasks, jnp.inf, low.dtype))
-        return jax.lax.scan(block, start, (number * num_blocks + jnp.arange(num_blocks), beyond))[0]
+        def block(i, extremes):
+            best, worst = extremes
+            key_block = jax.random.fold_in(jax.random.fold_in(key, number), i)
+            uniform = jax.random.uniform(key_block, (tasks.num_tasks, BLOCK, tasks.dim), low.dtype)
+            fitness = tasks.noiseless(low + uniform * (high - low))
+            counts = i * BLOCK + jnp.arange(BLOCK) < num_evaluations
+            best = jnp.maximum(best, jnp.max(jnp.where(counts, fitness, -jnp.inf), axis=1))
+            return best, jnp.minimum(worst, jnp.min(jnp.where(counts, fitness, jnp.inf), axis=1))
+
+        extreme = jnp.full(tasks.num_tasks, jnp.inf, low.dtype)
+        return jax.lax.fori_loop(0, num_blocks, block, (-extreme, extreme))
 
     best, worst = jax.lax.map(repeat, jnp.arange(num_repeats))
     return Anchors(jnp.median(best, axis=0), jnp.min(worst, axis=0))

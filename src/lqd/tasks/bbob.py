@@ -119,7 +119,19 @@ def value(
     peaks: Peaks | None = None,
     num_dims: Int[ArrayLike, ""] | None = None,
 ) -> Float[Array, "*B"]:
-    """f(x) - f_opt for one point or a batch; `peaks` are centres, diagonals and heights of f21 and f22."""
+    """f(x) - f_opt, to be minimised, for one point `(n,)` or a batch `(B, n)`.
+
+    Args:
+        index_or_name: `3`, `"f3"` or `"rastrigin"`.
+        x: Where to evaluate; also outside the box.
+        x_opt: The argmin, in the form the definition uses (f8: already times 0.75; f9, f19: R^T 1/(2s), ...).
+        R: The rotation that is applied first. Functions that do not rotate ignore it.
+        Q: The second rotation, likewise.
+        peaks: For f21 and f22: centres (P, n), diagonals of C_i (P, n), heights (P,).
+        num_dims: The live dimension if x is padded; what lies beyond is ignored. May be traced.
+
+    float64 where x is and JAX is in 64-bit mode (`jax.enable_x64`), float32 otherwise.
+    """
     number = index(index_or_name)
     x, arrays = check_shapes(x, num_dims, x_opt=x_opt, R=R, Q=Q)
     if number in GALLAGHER:

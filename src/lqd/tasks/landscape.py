@@ -192,18 +192,10 @@ def make(
     rotate: bool = True,
 ) -> Landscape:
     """One landscape without padding."""
-    (instances,) = sample_instances(
-        jax.random.key(seed),
-        (function,),
-        1,
-        width=dim,
-        min_dim=dim,
-        max_dim=dim,
-        descriptor_dim=descriptor_dim,
-        noise=noise,
-        rotate=rotate,
-    )
-    return Landscape(jax.tree.map(lambda leaf: leaf[0], instances), resolve(function))
+    if operator.index(dim) < 2:
+        raise InvalidInput(f"dim must be at least 2, got {dim}.")
+    size = {"width": dim, "min_dim": dim, "max_dim": dim, "descriptor_dim": descriptor_dim}
+    return sample_batch(jax.random.key(seed), (function,), 1, **size, noise=noise, rotate=rotate).task(0)
 
 
 def sample_batch(
@@ -251,11 +243,11 @@ def sample_instances(
         raise InvalidInput(f"functions must name at least one function, each once, got {tuple(functions)}")
     for argument, number, least in (
         ("num_per_function", num_per_function, 1),
-        ("min_dim (the dimension)", min_dim, 2),
+        ("min_dim", min_dim, 2),
         ("descriptor_dim", descriptor_dim, 1),
     ):
         if operator.index(number) < least:
-            raise InvalidInput(f"{argument} must be at least {least}, got {number}")
+            raise InvalidInput(f"{argument} must be at least {least}, got {number}.")
     if not min_dim <= max_dim <= width:
         raise InvalidInput(f"min_dim <= max_dim <= width must hold, got {min_dim}, {max_dim}, {width}")
     shared = _draw(key, names, num_per_function, width, min_dim, max_dim, descriptor_dim, noise, rotate)
