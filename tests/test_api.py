@@ -16,7 +16,7 @@ import pytest
 import lqd
 from lqd.evolution import cvt
 from lqd.evolution.compiling import Clock
-from lqd.settings import Settings
+from lqd.settings import ARCHIVE_SEED, Settings
 
 RULES = ("ga", "random", "ns", "dns", "me")
 BACKENDS = ("host", "jax")
@@ -164,7 +164,7 @@ def test_backends_agree(rule):
 
 def _cells(descriptor, num_cells):
     """Cell of each descriptor, by brute force."""
-    centroids = np.asarray(cvt.centroids(num_cells, np.full(2, -2.0), np.full(2, 2.0)), np.float64)
+    centroids = np.asarray(cvt.centroids(num_cells, np.full(2, -2.0), np.full(2, 2.0), ARCHIVE_SEED), np.float64)
     return np.argmin(((descriptor[:, None].astype(np.float64) - centroids) ** 2).sum(-1), axis=1)
 
 
