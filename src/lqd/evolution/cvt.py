@@ -46,10 +46,10 @@ def nearest(descriptor: Float[Array, "P D"], centroids: Float[Array, "C D"]) -> 
 
     Two vectorised minimum reductions; `argmin` would be one scalar loop, five times slower on a CPU.
     """
-    exponent = square_scale(centroids)
-    centroids = jnp.ldexp(centroids, -exponent)
-    # Far outside the cells only the direction matters, and squares must stay finite.
-    descriptor = jnp.clip(jnp.ldexp(descriptor, -exponent), -1e18, 1e18)
+    scale = square_scale(centroids)
+    # Far outside the cells only the direction matters, and squares must stay finite. Without the barrier the scaling
+    # would be fused into, and redone for, every pair.
+    descriptor, centroids = jax.lax.optimization_barrier((jnp.clip(descriptor * scale, -1e18, 1e18), centroids * scale))
     # float32 counts exactly up to 2**24 cells, and its minimum is vectorised where that of integers is not.
     index = jnp.arange(centroids.shape[0], dtype=jnp.float32)[:, None]
 

@@ -21,9 +21,9 @@ def mean_nearest(
     than k of them the mean is over those there are; with none it is 0, and the caller says what that means.
     """
     num = descriptor.shape[0]
-    exponent = square_scale(descriptor)
+    scale = square_scale(descriptor)
     # Without the barrier the scaling would be fused into, and redone for, every pair.
-    scaled = jax.lax.optimization_barrier(jnp.ldexp(descriptor, -exponent))
+    scaled = jax.lax.optimization_barrier(descriptor * scale)
     index = jnp.arange(num)
 
     def of_rows(rows):
@@ -31,7 +31,7 @@ def mean_nearest(
 
     mean, count = by_blocks(of_rows, num, num)
     largest = jnp.finfo(descriptor.dtype).max
-    return jnp.minimum(jnp.ldexp(mean, exponent), largest), count
+    return jnp.minimum(mean / scale, largest), count
 
 
 def _mean_nearest_of(query, bar, query_index, other, level, k: int):

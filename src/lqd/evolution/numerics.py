@@ -21,13 +21,13 @@ def unit_scale(values: Float[Array, "..."]) -> tuple[Float[Array, "..."], Int[Ar
     return jnp.ldexp(values, -exponent), exponent
 
 
-def square_scale(values: Float[Array, "..."]) -> Int[Array, ""]:
-    """Exponent of the power of two by which to divide, so that squares neither overflow nor vanish; mostly 0.
+def square_scale(values: Float[Array, "..."]) -> Float[Array, ""]:
+    """The power of two to multiply by, so that squares neither overflow nor vanish; mostly 1.
 
     No more than needed: scaled to one far outlier, the differences between all others would be lost.
     """
     _, exponent = jnp.frexp(jnp.max(jnp.abs(values)))
-    return exponent - jnp.clip(exponent, -40, 60)
+    return jnp.ldexp(jnp.ones((), values.dtype), jnp.clip(exponent, -40, 60) - exponent)
 
 
 def by_blocks(function: Callable[[Any], Any], num: int, width: int) -> Any:
