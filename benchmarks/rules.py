@@ -1,8 +1,8 @@
 """What one competition costs, rule by rule: `python benchmarks/rules.py`.
 
-Milliseconds per pass, median of many, on random populations of 160 (128 + 32), 1,280 and 8,448 individuals called one by
-one; for 160 also in a loop inside one program, as in a run (there MAP-Elites finds the cells once, as descriptors do not
-change); and the peak memory of a process that runs a few generations with a population of 8,192.
+Milliseconds per pass, median of many, on random populations of 160 (128 + 32), 1,280 and 8,448 individuals, called one
+by one; for 160 also in a loop inside one program, as in a run (there MAP-Elites finds the cells once, as descriptors do
+not change); and the peak memory of a process that runs a few generations with a population of 8,192.
 """
 
 import argparse
