@@ -91,7 +91,7 @@ def test_rotations_are_orthogonal_and_random(batch):
 
 def test_rotations_are_haar():
     """The first entry of a Haar rotation in dimension 3 is uniform in [-1, 1]; without the sign fix it is not."""
-    (instances,) = landscape.sample_instances(jax.random.key(4), ["sphere"], 2000, width=3, min_dim=3, max_dim=3)
+    (instances,) = landscape.sample_batch(jax.random.key(4), ["sphere"], 2000, width=3, min_dim=3, max_dim=3).instances
     for rotation in (instances.R, instances.Q):
         for i, j in ((0, 0), (1, 1), (2, 0)):
             entry = np.asarray(rotation[:, i, j])
@@ -115,7 +115,7 @@ def test_padding_never_leaks(batch, x):
 
 
 def test_dimensions_are_uniform():
-    (instances,) = landscape.sample_instances(jax.random.key(4), ["sphere"], 2000, width=3, min_dim=2, max_dim=3)
+    (instances,) = landscape.sample_batch(jax.random.key(4), ["sphere"], 2000, width=3, min_dim=2, max_dim=3).instances
     assert scipy.stats.binomtest(int((instances.num_dims == 2).sum()), 2000).pvalue > 1e-4
     assert set(np.unique(instances.num_dims)) == {2, 3}
 

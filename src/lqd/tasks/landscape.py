@@ -211,33 +211,6 @@ def sample_batch(
     rotate: bool = True,
 ) -> LandscapeBatch:
     """Fresh instances of every function, with dimensions uniform over `min_dim..max_dim`, as one batch of tasks."""
-    instances = sample_instances(
-        key,
-        functions,
-        num_per_function,
-        width=width,
-        min_dim=min_dim,
-        max_dim=max_dim,
-        descriptor_dim=descriptor_dim,
-        noise=noise,
-        rotate=rotate,
-    )
-    return LandscapeBatch(instances, tuple(resolve(function) for function in functions))
-
-
-def sample_instances(
-    key: Key[Array, ""],
-    functions: Sequence[str | int],
-    num_per_function: int,
-    *,
-    width: int,
-    min_dim: int,
-    max_dim: int,
-    descriptor_dim: int = 2,
-    noise: bool = True,
-    rotate: bool = True,
-) -> tuple[Instance, ...]:
-    """For each function a stack of `num_per_function` instances."""
     names = tuple(resolve(function) for function in functions)
     if not names or len(set(names)) < len(names):
         raise InvalidInput(f"functions must name at least one function, each once, got {tuple(functions)}")
@@ -256,7 +229,7 @@ def sample_instances(
         # An index that is data, not a constant: outside of jit, all functions share one compiled slice per leaf.
         instance = jax.tree.map(lambda leaf, i=i: jax.lax.dynamic_index_in_dim(leaf, i, keepdims=False), shared)
         instances.append(_add_peaks(key, name, instance))
-    return tuple(instances)
+    return LandscapeBatch(tuple(instances), names)
 
 
 @functools.partial(jax.jit, static_argnums=tuple(range(1, 9)))
