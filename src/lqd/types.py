@@ -26,7 +26,7 @@ def pytree(cls: type) -> type:
 
     Not `jax.tree_util.register_dataclass`: structures registered so compare equal across classes with equal fields
     (seen in jax 0.10.2), and a compiled function is looked up by structure. `jit` then ran one rule's program for
-    another, in one process out of many: whenever two hashes met in one bucket of its cache.
+    another, in one test run out of several: it compares structures only when their hashes fall together.
     """
     cls = dataclasses.dataclass(frozen=True)(cls)
     is_static = {field.name: field.metadata.get("static", False) for field in dataclasses.fields(cls)}
