@@ -13,10 +13,11 @@ FLOORS = [
     {"types", "errors"},
     {"tasks"},
     {"evolution"},
-    {"checkpoint", "checks"},
+    {"checkpoint", "checks", "manifest"},
     {"catalogue", "result", "extras", "settings", "ask_tell", "api"},
-    {"figures", "manifest"},
-    {"runs"},
+    {"meta"},
+    {"figures"},
+    {"runs", "training"},
     {"cli"},
 ]
 FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}

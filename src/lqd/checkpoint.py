@@ -93,6 +93,18 @@ def flatten(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
     return flat
 
 
+def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested dictionaries from names joined by dots."""
+    tree: dict[str, Any] = {}
+    for name, value in flat.items():
+        *path, last = name.split(".")
+        branch = tree
+        for part in path:
+            branch = branch.setdefault(part, {})
+        branch[last] = value
+    return tree
+
+
 def save_rule(path: PathLike, rule: Learned, card: Mapping[str, Any] | None = None) -> pathlib.Path:
     """A learned rule with its architecture, feature recipe and card."""
     description = {"architecture": dataclasses.asdict(rule.architecture), "card": dict(card or {})}

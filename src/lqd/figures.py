@@ -90,6 +90,57 @@ def comparison(results: "dict[str, Result]", title: str) -> Figure:
     return figure
 
 
+def training(log) -> Figure:
+    """The course of a training run from its log: validation, imitation if there was one, and the meta-optimiser."""
+    figure = Figure(figsize=(10, 3.2), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    validated = log[log["score"].notna()]
+    step = validated["step"]
+    left.plot(step, validated["score"], "o-", ms=3, color="#0072B2", label="last")
+    left.plot(step, validated["best_score"], color="#999999", lw=1, drawstyle="steps-post", label="best so far")
+    if len(validated):
+        first = validated["score"].iloc[0]
+        low, high = first + validated["gain_low"], first + validated["gain_high"]
+        left.fill_between(step, low, high, color="#0072B2", alpha=0.2, lw=0, label="95 % against the start")
+    left.axhline(0.5, color="#cccccc", lw=1, zorder=0)
+    left.set(ylabel="held-out tasks won against the panel", title="validation")
+    left.legend(fontsize=8, frameon=False)
+    panel = {"ga": "#D55E00", "ns": "#009E73", "dns": "#CC79A7", "me": "#E69F00", "random": "#999999"}
+    for name, colour in panel.items():
+        rule = catalogue.RULES[name].title
+        middle.plot(step, validated[f"win_fitness_{name}"], color=colour, lw=1.3, label=rule)
+        middle.plot(step, validated[f"win_novelty_{name}"], color=colour, lw=1, ls=":")
+    middle.axhline(0.5, color="#cccccc", lw=1, zorder=0)
+    middle.set(ylabel="held-out tasks won", title="in fitness (lines) and novelty (dotted)", ylim=(-0.02, 1.02))
+    middle.legend(fontsize=7, frameon=False)
+    _training_internals(right, log)
+    for ax in (left, middle, right):
+        ax.set_xlabel("rounds of imitation and meta-generations" if (log["phase"] == "imitation").any() else
+                      "meta-generations")  # fmt: skip
+        ax.title.set_fontsize(9)
+        _tidy(ax)
+    return figure
+
+
+def _training_internals(ax, log) -> None:
+    """How far the imitation is, and the step size of the evolution."""
+    imitated, evolved = log[log["spearman_runs"].notna()], log[log["sigma"].notna()]
+    lines = []
+    if len(imitated):
+        lines += ax.plot(imitated["step"], imitated["spearman_synthetic"], color="#009E73", label="Spearman, synthetic")
+        lines += ax.plot(imitated["step"], imitated["spearman_runs"], color="#0072B2", label="Spearman, runs")
+        ax.set_ylabel("agreement with the teacher")
+    if len(evolved):
+        other = ax.twinx() if len(imitated) else ax
+        lines += other.plot(evolved["step"], evolved["sigma"], color="#D55E00", label="step size")
+        other.set_ylabel("step size")
+        other.tick_params(labelsize=8)
+        other.spines["top"].set_visible(False)
+    ax.set_title("imitation and evolution" if len(imitated) and len(evolved) else "")
+    if lines:
+        ax.legend(lines, [line.get_label() for line in lines], fontsize=8, frameon=False)
+
+
 def save(figure: Figure, path) -> None:
     """Atomically, in the format of the path's ending."""
     import io

@@ -254,6 +254,18 @@ def begin(
     return absorb(state, jnp.int32(-1), rule, x, evaluation, competing=False)
 
 
+def propose(
+    state: State,
+    tasks: TaskBatch,
+    reproduction: Reproduction,
+    batch_size: int,
+    start: Start = ANYWHERE,
+) -> tuple[Float[Array, "K B n"], Evaluation]:
+    """The children of one generation, and what their tasks say of them."""
+    x = offspring(state, state.generation, reproduction, _bounds(tasks), batch_size, start)
+    return x, _evaluate(tasks, _keys(state.key, EVALUATION, state.generation + 1), x)
+
+
 def step(
     state: State,
     tasks: TaskBatch,
@@ -263,8 +275,7 @@ def step(
     start: Start = ANYWHERE,
 ) -> State:
     """One generation."""
-    x = offspring(state, state.generation, reproduction, _bounds(tasks), batch_size, start)
-    evaluation = _evaluate(tasks, _keys(state.key, EVALUATION, state.generation + 1), x)
+    x, evaluation = propose(state, tasks, reproduction, batch_size, start)
     return absorb(state, state.generation, rule, x, evaluation)
 
 

@@ -1,0 +1,299 @@
+"""What determines a training run, and nothing else: equal configs and seeds give equal bits on equal machines.
+
+A run is a list of stages; a stage may have more members, tasks or generations than the one before. What happens in a
+meta-generation depends on its number alone, never on the clock, so a run can be cut anywhere, and lengthened.
+
+Deliberately not here: time limits, logging, how often states are saved. They do not change the result.
+"""
+
+import dataclasses
+from typing import Any
+
+from lqd import checks
+from lqd.errors import InvalidInput, unknown
+from lqd.evolution.learned import Architecture
+from lqd.meta import strategy as strategies
+from lqd.meta.distribution import Distribution
+from lqd.meta.imitation import CPU, TEACHERS, Imitation
+from lqd.meta.objective import Objective
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """So many meta-generations of M members on K tasks, each run for T generations."""
+
+    num_meta_generations: int
+    meta_population_size: int
+    num_tasks: int
+    num_generations: int = 256
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            least = {"meta_population_size": 4, "num_meta_generations": 0}.get(field.name, 1)
+            checks.whole(field.name, getattr(self, field.name), least)
+
+
+@dataclasses.dataclass(frozen=True)
+class Validation:
+    """Held-out tasks, the same for every run: `num_tasks` of them every `every` meta-generations."""
+
+    every: int = 16
+    num_tasks: int = 528
+    num_generations: int = 256
+
+    def __post_init__(self):
+        checks.whole("validation_every", self.every, 1)
+        checks.whole("validation_generations", self.num_generations, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """A whole run. `init` is 'none', the name of a hand-made rule to imitate first, or a file of weights."""
+
+    stages: tuple[Stage, ...]
+    objective: Objective = dataclasses.field(default_factory=Objective)
+    strategy: str = "sep-cma-es"
+    sigma: float = 0.1
+    learning_rate: float = 0.01
+    seed: int = 0
+    init: str = "none"
+    init_sha256: str | None = None
+    imitation: Imitation = dataclasses.field(default_factory=Imitation)
+    population_size: int = 128
+    batch_size: int = 32
+    iso_sigma: float = 0.005
+    line_sigma: float = 0.05
+    chunk_size: int = 32
+    architecture: Architecture = dataclasses.field(default_factory=Architecture)
+    distribution: Distribution = dataclasses.field(default_factory=Distribution)
+    validation: Validation = dataclasses.field(default_factory=Validation)
+
+    def __post_init__(self):
+        if self.strategy not in strategies.NAMES:
+            raise unknown("strategy", self.strategy, strategies.NAMES)
+        for name in ("sigma", "learning_rate"):
+            checks.real(name, getattr(self, name), positive=True)
+        for name in ("iso_sigma", "line_sigma"):
+            checks.real(name, getattr(self, name))
+        for name in ("population_size", "batch_size", "chunk_size"):
+            checks.whole(name, getattr(self, name), 2 if name == "population_size" else 1)
+        if not 0 <= checks.whole("seed", self.seed, 0) < 2**32:
+            raise InvalidInput(f"seed must be below 2**32, got {self.seed}.")
+        architecture = dataclasses.replace(self.architecture, descriptor_dim=self.distribution.descriptor_dim)
+        object.__setattr__(self, "architecture", architecture)
+        sizes = {"population_size": self.population_size, "batch_size": self.batch_size}
+        object.__setattr__(self, "imitation", dataclasses.replace(self.imitation, **sizes))
+        self.distribution.check_num_tasks("validation_tasks", self.validation.num_tasks)
+        for stage in self.stages:
+            self.distribution.check_num_tasks("num_tasks", stage.num_tasks)
+            if self.strategy == "open-es" and stage.meta_population_size % 2:
+                raise InvalidInput(
+                    f"meta_population_size must be even for open-es (it samples in mirrored pairs), "
+                    f"got {stage.meta_population_size}."
+                )
+            check_division(stage.meta_population_size, self.chunk_size, 1)
+
+    @property
+    def num_meta_generations(self) -> int:
+        return sum(stage.num_meta_generations for stage in self.stages)
+
+    @property
+    def num_rounds(self) -> int:
+        """Rounds of imitation before the evolution begins."""
+        return self.imitation.num_rounds if self.init in TEACHERS else 0
+
+    def stage_at(self, meta_generation: int) -> tuple[int, Stage]:
+        """Number of the stage that a meta-generation belongs to, and the stage."""
+        for number, stage in enumerate(self.stages):
+            if meta_generation < stage.num_meta_generations:
+                return number, stage
+            meta_generation -= stage.num_meta_generations
+        raise InvalidInput(f"the run has {self.num_meta_generations} meta-generations.")
+
+
+def check_division(meta_population_size: int, chunk_size: int, num_devices: int) -> int:
+    """Chunks that each device runs; an error says which sizes would divide."""
+    unit = min(chunk_size, meta_population_size) * num_devices
+    if meta_population_size % unit == 0:
+        return meta_population_size // unit
+    would = -(-meta_population_size // unit) * unit
+    over = f" over {num_devices} devices" if num_devices > 1 else ""
+    fits = [c for c in range(1, meta_population_size + 1) if meta_population_size % (c * num_devices) == 0]
+    smaller = max((c for c in fits if c <= chunk_size), default=None)
+    other = f" or chunk_size={smaller} (which changes the last bits of results)" if smaller else ""
+    raise InvalidInput(
+        f"meta_population_size={meta_population_size} in chunks of {min(chunk_size, meta_population_size)} does not "
+        f"divide{over}; meta_population_size={would}{other} would."
+    )
+
+
+SMALL = Stage(num_meta_generations=512, meta_population_size=64, num_tasks=66)
+REFERENCE = Stage(num_meta_generations=1024, meta_population_size=128, num_tasks=132)
+PAPER = Stage(num_meta_generations=16384, meta_population_size=256, num_tasks=264)
+
+PRESETS: dict[str, Config] = {
+    "smoke": Config(
+        stages=(Stage(num_meta_generations=60, meta_population_size=16, num_tasks=22, num_generations=32),),
+        strategy="snes",
+        population_size=32,
+        batch_size=16,
+        chunk_size=8,
+        architecture=Architecture(num_layers=2),
+        imitation=CPU,
+        validation=Validation(every=10, num_tasks=176, num_generations=32),
+    ),
+    "small": Config(stages=(SMALL,)),
+    "reference": Config(stages=(REFERENCE,)),
+    "paper": Config(
+        stages=(PAPER,),
+        objective=Objective(normalisation="z-score"),
+        validation=Validation(every=64),
+    ),
+}
+
+
+def preset(name: str) -> Config:
+    if name not in PRESETS:
+        raise unknown("preset", name, PRESETS)
+    return PRESETS[name]
+
+
+# Where a flag's value goes: the field of `Config`, or of one of its parts.
+_PARTS: dict[str, tuple[str, str]] = {
+    "objective": ("objective", "name"),
+    "qd_form": ("objective", "qd_form"),
+    "fitness_weight": ("objective", "fitness_weight"),
+    "normalisation": ("objective", "normalisation"),
+    "aggregation": ("objective", "aggregation"),
+    "num_layers": ("architecture", "num_layers"),
+    "num_features": ("architecture", "num_features"),
+    "num_heads": ("architecture", "num_heads"),
+    "num_hidden": ("architecture", "num_hidden"),
+    "functions": ("distribution", "functions"),
+    "min_dim": ("distribution", "min_dim"),
+    "max_dim": ("distribution", "max_dim"),
+    "descriptor_dim": ("distribution", "descriptor_dim"),
+    "noise": ("distribution", "noise"),
+    "rotate": ("distribution", "rotate"),
+    "validation_every": ("validation", "every"),
+    "validation_tasks": ("validation", "num_tasks"),
+    "validation_generations": ("validation", "num_generations"),
+    "synthetic_rounds": ("imitation", "num_synthetic_rounds"),
+    "own_rounds": ("imitation", "num_own_rounds"),
+    "steps_per_round": ("imitation", "steps_per_round"),
+    "imitation_batch": ("imitation", "num_populations"),
+    "imitation_rate": ("imitation", "learning_rate"),
+}
+_STAGE = tuple(field.name for field in dataclasses.fields(Stage))
+_OWN = (
+    "strategy", "sigma", "learning_rate", "seed", "init", "population_size", "batch_size", "iso_sigma", "line_sigma",
+    "chunk_size",
+)  # fmt: skip
+SETTINGS = (*_PARTS, *_STAGE, *_OWN)
+
+
+def override(config: Config, settings: dict[str, Any]) -> Config:
+    """A config with some settings replaced; those of a stage replace the last stage's."""
+    parts: dict[str, dict[str, Any]] = {}
+    changes: dict[str, Any] = {}
+    stage: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name in _PARTS:
+            part, field = _PARTS[name]
+            parts.setdefault(part, {})[field] = value
+        elif name in _STAGE:
+            stage[name] = value
+        elif name in _OWN:
+            changes[name] = value
+        else:
+            raise unknown("setting", name, SETTINGS)
+    if stage:
+        if not config.stages:
+            raise InvalidInput(f"{next(iter(stage))} belongs to a stage, and this run has none: give add_stage.")
+        changes["stages"] = (*config.stages[:-1], dataclasses.replace(config.stages[-1], **stage))
+    for part, given in parts.items():
+        changes[part] = dataclasses.replace(getattr(config, part), **given)
+    return dataclasses.replace(config, **changes)
+
+
+def without_stages(config: Config) -> Config:
+    """The same run without any evolution."""
+    return dataclasses.replace(config, stages=())
+
+
+def begin_with(config: Config, init: str, sha256: str, architecture: Architecture) -> Config:
+    """The same run from given weights, whose architecture it takes over."""
+    distribution = dataclasses.replace(config.distribution, descriptor_dim=architecture.descriptor_dim)
+    return dataclasses.replace(
+        config, init=init, init_sha256=sha256, architecture=architecture, distribution=distribution
+    )
+
+
+def add_stage(config: Config, text: str) -> Config:
+    """One more stage, from `name=value` words; what is not named is as in the stage before."""
+    base = config.stages[-1] if config.stages else SMALL
+    given: dict[str, int] = {}
+    for word in text.replace(",", " ").split():
+        name, _, value = word.partition("=")
+        name = name.replace("-", "_")
+        if name not in _STAGE:
+            raise unknown("field of a stage", name, _STAGE)
+        try:
+            given[name] = int(value.replace("_", ""))
+        except ValueError:
+            raise InvalidInput(f"add_stage: {name} must be a whole number, got {value!r}.") from None
+    if "num_meta_generations" not in given:
+        raise InvalidInput(f"add_stage must say num_meta_generations=..., got {text!r}.")
+    return dataclasses.replace(config, stages=(*config.stages, dataclasses.replace(base, **given)))
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    """As plain values for JSON."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(content: dict[str, Any]) -> Config:
+    """What `to_dict` made, after a passage through JSON."""
+    content = dict(content)
+    distribution = dict(content["distribution"])
+    distribution["functions"] = tuple(distribution["functions"])
+    return Config(
+        **content
+        | {
+            "stages": tuple(Stage(**stage) for stage in content["stages"]),
+            "objective": Objective(**content["objective"]),
+            "imitation": Imitation(**content["imitation"]),
+            "architecture": Architecture(**content["architecture"]),
+            "distribution": Distribution(**distribution),
+            "validation": Validation(**content["validation"]),
+        }
+    )
+
+
+def differences(old: Config, new: Config, num_done: int) -> list[str]:
+    """Fields in which `new` is another run than the one that did `num_done` meta-generations under `old`.
+
+    More meta-generations and further stages are the same run, as long as what is already done would be done alike.
+    """
+    first, second = _flat(to_dict(old)), _flat(to_dict(new))
+    names = [n for n in sorted(first.keys() | second.keys()) if not n.startswith("stages")]
+    found = [f"{n}: {first.get(n)!r} there, {second.get(n)!r} here" for n in names if first.get(n) != second.get(n)]
+    if num_done > new.num_meta_generations:
+        found.append(f"num_meta_generations: {num_done} already done there, {new.num_meta_generations} here")
+    else:
+        for done in range(num_done):
+            before, now = old.stage_at(done)[1], new.stage_at(done)[1]
+            changed = [n for n in _STAGE[1:] if getattr(before, n) != getattr(now, n)]
+            if changed:
+                found += [
+                    f"{n} (meta-generation {done}): {getattr(before, n)} there, {getattr(now, n)} here" for n in changed
+                ]
+                break
+    return found
+
+
+def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in content.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat

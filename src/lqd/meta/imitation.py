@@ -1,0 +1,489 @@
+"""Weights fitted by gradient descent to the ranks that a hand-made rule gives: a rule by itself, or a warm start.
+
+From scratch, meta-evolution needs hours to discover novelty; to be shown it takes minutes. The transformer rule is
+first fitted on synthetic populations, then on populations of real runs in which it took the decisions itself: what it
+meets once it is used, and where its mistakes add up (Ross et al., 2011, call this DAgger).
+
+Everything is a pure function. All that lasts from one round to the next is a `State`, and all randomness comes from
+the key and the number of the round, so training can be cut between any two rounds and goes on to the same bits. Who
+calls keeps the files, the clock and the log.
+
+Populations are pairs `fitness (num, P), descriptor (num, P, D)`, with descriptors scaled such that the task's
+descriptor box is [-1, 1]^D; only MAP-Elites, whose cells fill that box, depends on it.
+
+Deliberately not here: replay of populations of earlier rounds. It would have to be saved with the state, and fresh
+runs are cheap.
+"""
+
+import dataclasses
+import math
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from lqd import checks
+from lqd.errors import InvalidInput, unknown
+from lqd.evolution import cvt, learned, loop, rules
+from lqd.evolution.learned import Architecture, Learned, Params
+from lqd.evolution.reproduction import IsoLine
+from lqd.evolution.rules import Rule
+from lqd.tasks import landscape
+from lqd.types import Population, pytree
+
+TEACHERS = ("ga", "ns", "dns", "me")
+
+State = dict[str, Any]  # params, mean, square (alike), step: nested dictionaries of arrays
+Populations = tuple[Float[Array, "num P"], Float[Array, "num P D"]]
+Measures = dict[str, Float[Array, "..."]]
+
+MAX_DIM = 12  # of the search space behind synthetic populations, and of the tasks: the training distribution's
+BOX = 5.0  # its half width
+CHECKED_AT_ONCE = 64  # populations in memory while agreement is measured
+MEAN_DECAY, SQUARE_DECAY = 0.9, 0.999  # Adam's
+
+
+@dataclasses.dataclass(frozen=True)
+class Imitation:
+    """How to imitate. The defaults take about four minutes on one H200; `CPU` two minutes on two cores."""
+
+    num_synthetic_rounds: int = 40
+    num_own_rounds: int = 60
+    steps_per_round: int = 400
+    num_populations: int = 256  # per step
+    num_at_once: int = 256  # populations whose gradient is computed at once: a CPU is fastest within its cache
+    learning_rate: float = 3e-3
+    num_warmup_steps: int = 200
+    max_gradient: float = 1.0  # norm above which a gradient is scaled down
+    synthetic_share: float = 0.5  # of the populations of a step in own rounds
+    population_size: int = 128
+    batch_size: int = 32
+    num_generations: int = 256
+    num_snapshots: int = 16  # generations of a run whose populations are kept
+    num_per_function: int = 8  # tasks in own rounds, and runs of held-out tasks
+    num_held_out: int = 512  # synthetic ones
+
+    def __post_init__(self):
+        for name in ("num_synthetic_rounds", "num_own_rounds", "num_warmup_steps"):
+            checks.whole(name, getattr(self, name), 0)
+        for name in (
+            "steps_per_round",
+            "num_populations",
+            "num_at_once",
+            "population_size",
+            "batch_size",
+            "num_generations",
+            "num_snapshots",
+            "num_per_function",
+            "num_held_out",
+        ):
+            checks.whole(name, getattr(self, name), 1)
+        for name in ("learning_rate", "max_gradient"):
+            checks.real(name, getattr(self, name), positive=True)
+        if checks.real("synthetic_share", self.synthetic_share) > 1:
+            raise InvalidInput(f"synthetic_share must be between 0 and 1, got {self.synthetic_share!r}.")
+        if self.num_populations % self.num_at_once:
+            raise InvalidInput(
+                f"num_populations must be a multiple of num_at_once, got {self.num_populations} and {self.num_at_once}."
+            )
+        if self.num_rounds == 0:
+            raise InvalidInput("num_synthetic_rounds and num_own_rounds must not both be 0.")
+
+    @property
+    def num_rounds(self) -> int:
+        return self.num_synthetic_rounds + self.num_own_rounds
+
+    @property
+    def num_individuals(self) -> int:
+        """Those that compete in one generation."""
+        return self.population_size + self.batch_size
+
+
+CPU = Imitation(
+    num_synthetic_rounds=6,
+    num_own_rounds=4,
+    steps_per_round=160,
+    num_populations=16,
+    num_at_once=4,
+    num_per_function=1,
+    num_held_out=128,
+)
+
+
+# --- The teacher, and what is learned from it ---
+
+
+def teacher_rule(name: str, population_size: int, descriptor_dim: int) -> Rule:
+    """The rule to imitate. MAP-Elites gets as many cells as the population has places, in the box [-1, 1]^D."""
+    match name:
+        case "ga":
+            return rules.GeneticAlgorithm()
+        case "ns":
+            return rules.NoveltySearch()
+        case "dns":
+            return rules.DominatedNoveltySearch()
+        case "me":
+            high = np.ones(descriptor_dim)
+            return rules.MapElites(cvt.centroids(population_size, -high, high))
+    raise unknown("teacher", name, TEACHERS)
+
+
+def ranks(scores: Float[Array, " P"], filled: Bool[Array, " P"]) -> Float[Array, " P"]:
+    """Ranks over the filled slots, the lowest 0, equals sharing their mean rank; 0 in empty slots."""
+
+    def count(relation):
+        return jnp.sum(relation & filled[:, None], axis=0, dtype=jnp.int32).astype(jnp.float32)
+
+    below, not_above = count(scores[:, None] < scores), count(scores[:, None] <= scores)
+    return jnp.where(filled, (below + not_above - 1) / 2, 0.0)
+
+
+def targets(teacher: Rule, fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Float[Array, " P"]:
+    """Ranks of the teacher's scores, standardised. Ranks, because survival depends on nothing else."""
+    filled = fitness > -jnp.inf
+    return learned.standardise(ranks(teacher(None, fitness, descriptor), filled), filled)
+
+
+def _mean_where(values: Float[Array, " P"], where: Bool[Array, " P"]) -> Float[Array, ""]:
+    return jnp.sum(jnp.where(where, values, 0.0)) / jnp.maximum(jnp.sum(where.astype(values.dtype)), 1.0)
+
+
+def loss_of_one(params: Params, num_heads: int, x, filled, target) -> Float[Array, ""]:
+    """Mean squared error over the filled slots. Features and targets come as data: no gradient runs through them."""
+    scores = learned.forward(params, num_heads, x, filled)
+    return _mean_where((scores - target) ** 2, filled)
+
+
+# --- Populations: synthetic ones, and those of real runs ---
+
+
+def synthetic(key: Key[Array, ""], num: int, num_individuals: int, descriptor_dim: int) -> Populations:
+    """Random populations like those met in real runs, from the uniform cloud of the start to the late tight cluster.
+
+    They live in a search space of 2 to 12 dimensions and are described by a random projection, as BBOB tasks are: that
+    gives descriptors the correlations, and the columns of unequal width, that real ones have.
+    """
+    make = partial(_synthetic_one, num_individuals=num_individuals, descriptor_dim=descriptor_dim)
+    return jax.vmap(make)(jax.random.split(key, num))
+
+
+class _Draws:
+    """Pieces of one large draw, one after the other: each call of the generator would take a second to compile."""
+
+    def __init__(self, numbers: Float[Array, " total"]):
+        self.numbers, self.used = numbers, 0
+
+    def __call__(self, *shape: int) -> Float[Array, "..."]:
+        first, self.used = self.used, self.used + math.prod(shape)
+        return self.numbers[first : self.used].reshape(shape)
+
+    def between(self, low: float, high: float, *shape: int) -> Float[Array, "..."]:
+        return low + (high - low) * self(*shape)
+
+    def log_between(self, low: float, high: float, *shape: int) -> Float[Array, "..."]:
+        return low * jnp.power(high / low, self(*shape))
+
+
+def _synthetic_one(key, num_individuals: int, descriptor_dim: int):
+    key_uniform, key_normal = jax.random.split(key)
+    uniform = _Draws(jax.random.uniform(key_uniform, (24 * num_individuals + 400,)))
+    normal = _Draws(jax.random.normal(key_normal, (42 * num_individuals + 12 * descriptor_dim + 200,)))
+    num_dims = jnp.floor(uniform.between(2, MAX_DIM + 1))
+    live = jnp.arange(MAX_DIM, dtype=jnp.float32) < num_dims
+    x = _points(uniform, normal, num_individuals)
+    for _ in range(2):  # children, and children of children
+        x = _with_children(uniform, normal, x)
+    x = jnp.where(live, x, 0.0)
+    projection = normal(MAX_DIM, descriptor_dim) / (2 * BOX * jnp.sqrt(num_dims))
+    fitness = _synthetic_fitness(uniform, normal, x, live)
+    empty = uniform(num_individuals) < jnp.where(uniform() < 0.1, 2 / 3 * uniform(), 0.0)
+    return jnp.where(empty, -jnp.inf, fitness), jnp.matmul(x, projection)
+
+
+def _points(uniform: _Draws, normal: _Draws, num: int) -> Float[Array, "num W"]:
+    """Up to 8 clusters of unequal size, spread and shape, some heavy-tailed, with outliers; or a uniform cloud."""
+    cloud = uniform.between(-BOX, BOX, num, MAX_DIM)
+    centre = uniform.between(-BOX, BOX, 8, MAX_DIM)
+    size = jnp.where(jnp.arange(8, dtype=jnp.float32) < uniform.between(1, 9), jnp.exp(1.5 * normal(8)), 0.0)
+    member = jnp.searchsorted(jnp.cumsum(size)[:-1], uniform(num) * jnp.sum(size))
+    spread = uniform.log_between(1e-3, BOX) * uniform.log_between(0.2, 5, 8, 1)
+    spread = spread * uniform.log_between(0.3, 3, 8, MAX_DIM)
+    tail = jnp.where(uniform() < 0.2, jax.lax.rsqrt(uniform(num, 1) + 1e-3), 1.0)
+    clustered = jnp.clip(centre[member] + spread[member] * tail * normal(num, MAX_DIM), -BOX, BOX)
+    outliers = jnp.where(uniform() < 0.3, 1.0, uniform.between(-0.1, 0.1))
+    return jnp.where(uniform(num, 1) < outliers, cloud, clustered)
+
+
+def _with_children(uniform: _Draws, normal: _Draws, x: Float[Array, "P W"]) -> Float[Array, "P W"]:
+    """Some become children of others, by iso-line variation of any strength; at times, duplicates."""
+    num = x.shape[0]
+    parent = jnp.minimum(jnp.floor(uniform(2, num) * num).astype(jnp.int32), num - 1)
+    x1, x2 = x[parent[0]], x[parent[1]]
+    iso_sigma, line_sigma = uniform.log_between(1e-4, 0.01), uniform.log_between(1e-3, 0.1)
+    child = x1 + iso_sigma * normal(num, MAX_DIM) + line_sigma * normal(num, 1) * (x2 - x1)
+    child = jnp.where(uniform() < 0.03, x1, jnp.clip(child, -BOX, BOX))
+    return jnp.where(uniform(num, 1) < uniform.between(0, 0.5), child, x)
+
+
+def _synthetic_fitness(uniform: _Draws, normal: _Draws, x: Float[Array, "P W"], live) -> Float[Array, " P"]:
+    """Minus a power of a badly scaled quadratic, with ripples, and noise that may be as heavy-tailed as Cauchy's."""
+    num = x.shape[0]
+    optimum = jnp.where(uniform() < 0.5, x[0], uniform.between(-BOX, BOX, MAX_DIM))
+    axes = jnp.where(uniform() < 0.5, jnp.eye(MAX_DIM), normal(MAX_DIM, MAX_DIM))
+    z = jnp.matmul(jnp.where(live, x - optimum, 0.0), axes * uniform.log_between(0.1, 10, MAX_DIM))
+    distance = jnp.sqrt(jnp.sum(z**2, axis=1))
+    typical = jnp.mean(distance) + 1e-6
+    ripples = jnp.sum(1 - jnp.cos(z / typical * uniform.log_between(4, 80)), axis=1)
+    value = jnp.power(distance / typical + 1e-3, uniform.log_between(0.3, 3))
+    value = value + jnp.where(uniform() < 0.3, ripples, 0.0)
+    heaviness = jnp.where(uniform() < 0.2, 1.0, 0.0)
+    noise = normal(num) / (1e-3 + jnp.power(jnp.abs(normal(num)), heaviness))
+    strength = jnp.where(uniform() < 0.4, 0.0, uniform.log_between(1e-2, 10))
+    return -(value + strength * jnp.std(value) * noise)
+
+
+@pytree
+class Mixture:
+    """In each generation of each run one of two rules decides, the first one with probability `share`."""
+
+    first: Any
+    second: Any
+    share: Float[Array, ""]
+
+    def __call__(self, key, fitness, descriptor) -> Float[Array, " P"]:
+        scores = self.first(key, fitness, descriptor), self.second(key, fitness, descriptor)
+        return jnp.where(jax.random.uniform(key) < self.share, *scores)
+
+
+def _tasks(key, num_per_function: int, descriptor_dim: int) -> landscape.LandscapeBatch:
+    """Fresh training tasks, their descriptors divided by the half width of the task's descriptor box."""
+    size = {"width": MAX_DIM, "min_dim": 2, "max_dim": MAX_DIM, "descriptor_dim": descriptor_dim}
+    tasks = landscape.sample_batch(key, landscape.TRAINING, num_per_function, **size)
+
+    def scaled(instance):
+        half_width = 2 * BOX * jnp.sqrt(instance.num_dims.astype(jnp.float32))
+        return dataclasses.replace(instance, projection=instance.projection / half_width[:, None, None])
+
+    return landscape.LandscapeBatch(tuple(map(scaled, tasks.instances)), tasks.functions)
+
+
+def snapshots(num_generations: int, num: int) -> tuple[int, ...]:
+    """Generations to look at, dense at the start, where populations change fastest, and with the last one."""
+    wanted = np.geomspace(1, num_generations, min(num, num_generations))
+    return tuple(np.unique(np.round(wanted).astype(int) - 1).tolist())
+
+
+def populations_of_runs(key, rule: Rule, config: Imitation, descriptor_dim: int) -> Populations:
+    """Everybody who competed, as the rule saw them, in some generations of one run on each of fresh training tasks."""
+    key_tasks, key_runs = jax.random.split(key)
+    tasks = _tasks(key_tasks, config.num_per_function, descriptor_dim)
+    reproduction = IsoLine(jnp.float32(0.005), jnp.float32(0.05))
+    kept = snapshots(config.num_generations, config.num_snapshots)
+    place = np.full(config.num_generations, len(kept), np.int32)  # beyond the last place: not kept
+    place[list(kept)] = np.arange(len(kept))
+
+    def generation(carry, place):
+        state, pool = carry
+        x, evaluation = loop.propose(state, tasks, reproduction, config.batch_size)
+        after = loop.absorb(state, state.generation, rule, x, evaluation)
+        fitness = jnp.concatenate([state.population.fitness, evaluation.fitness], axis=1)
+        descriptor = jnp.concatenate([state.population.descriptor, evaluation.descriptor], axis=1)
+        pool = (pool[0].at[place].set(fitness, mode="drop"), pool[1].at[place].set(descriptor, mode="drop"))
+        return (after, pool), None
+
+    state = loop.begin(jax.random.split(key_runs, tasks.num_tasks), tasks, rule, config.population_size)
+    shape = (len(kept), tasks.num_tasks, config.num_individuals)
+    pool = jnp.zeros(shape, jnp.float32), jnp.zeros((*shape, descriptor_dim), jnp.float32)
+    (_, pool), _ = jax.lax.scan(generation, (state, pool), jnp.asarray(place))
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), pool)
+
+
+def _reflected(key, descriptor: Float[Array, "P D"]) -> Float[Array, "P D"]:
+    """Mirrored at a random hyperplane through the origin: distances stay, what the columns show does not."""
+    normal = jax.random.normal(key, descriptor.shape[-1:])
+    normal = normal / jnp.maximum(jnp.linalg.norm(normal), 1e-6)
+    return descriptor - 2 * jnp.sum(descriptor * normal, axis=-1, keepdims=True) * normal
+
+
+def _drawn(key, num: int, pool: Populations) -> Populations:
+    """Some of the pool, each seen from a random side: a pool lasts longer so."""
+    key_which, key_side = jax.random.split(key)
+    which = jax.random.randint(key_which, (num,), 0, pool[0].shape[0])
+    return pool[0][which], jax.vmap(_reflected)(jax.random.split(key_side, num), pool[1][which])
+
+
+# --- Training ---
+
+
+def init(params: Params) -> State:
+    """The state before the first step, with these weights."""
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    return {"params": params, "mean": zeros, "square": zeros, "step": jnp.int32(0)}
+
+
+def params_of(state: State) -> Params:
+    return state["params"]
+
+
+def _gradient(config: Imitation, num_heads: int, params: Params, batch) -> tuple[Float[Array, ""], Params]:
+    """Mean loss over the batch and its gradient, by pieces of `num_at_once` populations."""
+
+    def mean_loss(params, piece):
+        return jnp.mean(jax.vmap(partial(loss_of_one, params, num_heads))(*piece))
+
+    def add(total, piece):
+        return jax.tree.map(jnp.add, total, jax.value_and_grad(mean_loss)(params, piece)), None
+
+    num_pieces = config.num_populations // config.num_at_once
+    pieces = jax.tree.map(lambda leaf: leaf.reshape(num_pieces, -1, *leaf.shape[1:]), batch)
+    zero = jnp.float32(0), jax.tree.map(jnp.zeros_like, params)
+    total, _ = jax.lax.scan(add, zero, pieces)
+    return jax.tree.map(lambda leaf: leaf / num_pieces, total)
+
+
+def _learning_rate(config: Imitation, step: Float[Array, ""]) -> Float[Array, ""]:
+    """A linear warm-up, then a cosine that reaches 0 with the last step of the last round."""
+    num_steps = config.num_rounds * config.steps_per_round
+    warmup = jnp.minimum(step / max(config.num_warmup_steps, 1), 1.0)
+    return config.learning_rate * warmup * (1 + jnp.cos(jnp.pi * step / num_steps)) / 2
+
+
+def _adam(config: Imitation, state: State, gradient: Params) -> State:
+    """One step of Adam (Kingma & Ba, 2015), on a gradient of limited norm.
+
+    Written out: optax (0.2.8) does not trace under strict dtype promotion, and its state has no names to save it by.
+    """
+    norm = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)))
+    gradient = jax.tree.map(lambda leaf: leaf * jnp.minimum(1.0, config.max_gradient / (norm + 1e-12)), gradient)
+    count = (state["step"] + 1).astype(jnp.float32)
+    mean = jax.tree.map(lambda old, new: MEAN_DECAY * old + (1 - MEAN_DECAY) * new, state["mean"], gradient)
+    square = jax.tree.map(lambda old, new: SQUARE_DECAY * old + (1 - SQUARE_DECAY) * new**2, state["square"], gradient)
+    rate = _learning_rate(config, count) / (1 - MEAN_DECAY**count)
+    unbias = 1 / (1 - SQUARE_DECAY**count)
+    params = jax.tree.map(lambda p, m, v: p - rate * m / (jnp.sqrt(v * unbias) + 1e-8), state["params"], mean, square)
+    return {"params": params, "mean": mean, "square": square, "step": state["step"] + 1}
+
+
+@partial(jax.jit, static_argnames=("config", "teacher_name", "architecture"))
+def _fit(key, state: State, pool: Populations | None, config: Imitation, teacher_name: str, architecture: Architecture):
+    """`steps_per_round` steps on fresh synthetic populations, mixed with populations of the pool if there is one."""
+    teacher = teacher_rule(teacher_name, config.population_size, architecture.descriptor_dim)
+    share = 1.0 if pool is None else config.synthetic_share
+    num_synthetic = round(share * config.num_populations)
+
+    def populations(key):
+        key_synthetic, key_pool = jax.random.split(key)
+        size = (config.num_individuals, architecture.descriptor_dim)
+        parts = [synthetic(key_synthetic, num_synthetic, *size)]
+        if pool is not None:
+            parts.append(_drawn(key_pool, config.num_populations - num_synthetic, pool))
+        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+
+    def step(state, key):
+        fitness, descriptor = populations(key)
+        x = jax.vmap(learned.features)(fitness, descriptor)
+        target = jax.vmap(partial(targets, teacher))(fitness, descriptor)
+        batch = x, fitness > -jnp.inf, target
+        loss, gradient = _gradient(config, architecture.num_heads, state["params"], batch)
+        return _adam(config, state, gradient), loss
+
+    state, loss = jax.lax.scan(step, state, jax.random.split(key, config.steps_per_round))
+    return state, jnp.mean(loss)
+
+
+@partial(jax.jit, static_argnames=("config", "teacher_name", "architecture"))
+def _collect(key, params: Params, share, config: Imitation, teacher_name: str, architecture: Architecture):
+    """Populations of runs in which the learned rule takes this share of the decisions, the teacher the others."""
+    teacher = teacher_rule(teacher_name, config.population_size, architecture.descriptor_dim)
+    rule = Mixture(Learned(params, architecture), teacher, share)
+    return populations_of_runs(key, rule, config, architecture.descriptor_dim)
+
+
+def run_round(
+    key: Key[Array, ""],
+    state: State,
+    round_number: int,
+    config: Imitation,
+    teacher_name: str,
+    architecture: Architecture,
+    held_out: dict[str, Populations] | None = None,
+) -> tuple[State, Measures]:
+    """One round, and how well the rule then agrees with its teacher on held-out populations, if some are given.
+
+    The first rounds use synthetic populations alone; later ones also those of runs, half of them of the learned rule
+    as it is now, half of them of the teacher.
+    """
+    key_own, key_teacher, key_fit = jax.random.split(jax.random.fold_in(key, round_number), 3)
+    pool = None
+    if round_number >= config.num_synthetic_rounds:
+        setting = config, teacher_name, architecture
+        own = _collect(key_own, state["params"], jnp.float32(1), *setting)
+        shown = _collect(key_teacher, state["params"], jnp.float32(0), *setting)
+        pool = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), own, shown)
+    state, loss = _fit(key_fit, state, pool, config, teacher_name, architecture)
+    measures = {"loss": loss}
+    if held_out is not None:
+        measures |= _measures(state["params"], held_out, config, teacher_name, architecture)
+    return state, measures
+
+
+# --- How good the imitation is ---
+
+
+def _survivors(scores, fitness, descriptor, population_size: int) -> Bool[Array, " P"]:
+    """Who survives with these scores, by the loop's own function."""
+    index = jnp.arange(fitness.shape[0])
+    population, index = loop.survive(scores, Population(descriptor, fitness, descriptor), index, population_size)
+    return jnp.zeros(fitness.shape, bool).at[index].set(population.filled)
+
+
+def _agreement_of_one(params, architecture, teacher, population_size: int, fitness, descriptor) -> Measures:
+    filled = fitness > -jnp.inf
+    scores = Learned(params, architecture)(None, fitness, descriptor)
+    ours = learned.standardise(ranks(scores, filled), filled)
+    correlation = _mean_where(ours * targets(teacher, fitness, descriptor), filled)
+    stays = _survivors(scores, fitness, descriptor, population_size)
+    should = _survivors(teacher(None, fitness, descriptor), fitness, descriptor, population_size)
+    return {"spearman": correlation, "kept": _mean_where(stays.astype(jnp.float32), should)}
+
+
+def agreement(
+    params: Params,
+    architecture: Architecture,
+    teacher: Rule,
+    fitness: Float[Array, "num P"],
+    descriptor: Float[Array, "num P D"],
+    population_size: int,
+) -> Measures:
+    """Per population: Spearman's correlation with the teacher's scores, and the share of its survivors that survive."""
+    one = partial(_agreement_of_one, params, architecture, teacher, population_size)
+    return jax.lax.map(lambda pair: one(*pair), (fitness, descriptor), batch_size=CHECKED_AT_ONCE)
+
+
+def held_out(
+    key: Key[Array, ""], config: Imitation, teacher_name: str, architecture: Architecture
+) -> dict[str, Populations]:
+    """Populations to judge by: fresh synthetic ones, and those of runs of the teacher."""
+    key_synthetic, key_runs, key_params = jax.random.split(key, 3)
+    make = jax.jit(synthetic, static_argnums=(1, 2, 3))
+    # The learned rule decides nothing here; with it, this is the program that own rounds use.
+    params = learned.init_params(key_params, architecture)
+    return {
+        "synthetic": make(key_synthetic, config.num_held_out, config.num_individuals, architecture.descriptor_dim),
+        "runs": _collect(key_runs, params, jnp.float32(0), config, teacher_name, architecture),
+    }
+
+
+@partial(jax.jit, static_argnames=("config", "teacher_name", "architecture"))
+def _measures(params, held_out, config: Imitation, teacher_name: str, architecture: Architecture) -> Measures:
+    teacher = teacher_rule(teacher_name, config.population_size, architecture.descriptor_dim)
+    found = {}
+    for kind, (fitness, descriptor) in held_out.items():
+        for name, values in agreement(
+            params, architecture, teacher, fitness, descriptor, config.population_size
+        ).items():
+            found[f"{name}_{kind}"] = jnp.mean(values)
+    return found

@@ -1,0 +1,107 @@
+"""The folder of a training run: its states, the lock that keeps a second process out, and finding the last good state.
+
+A state is one verified file (`lqd.checkpoint`), written whole or not at all, named by how far the run had come. The
+last three are kept; a damaged one is reported by name and the one before is taken.
+"""
+
+import contextlib
+import pathlib
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lqd.checkpoint import read_arrays, write_arrays
+from lqd.errors import InvalidInput, Unreadable
+from lqd.meta.config import Config, from_dict, to_dict
+
+NUM_KEPT = 3
+KIND = "training"
+
+
+class Saved(NamedTuple):
+    """How far a run has come: rounds of imitation, meta-generations, arrays by name, and plain values beside them."""
+
+    config: Config
+    num_rounds: int
+    num_meta_generations: int
+    arrays: dict[str, np.ndarray]
+    notes: dict[str, Any]
+
+    @property
+    def counter(self) -> int:
+        return self.num_rounds + self.num_meta_generations
+
+
+class Store:
+    """The states in one folder."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = pathlib.Path(folder)
+
+    def paths(self) -> list[pathlib.Path]:
+        """State files, the newest first."""
+        return sorted(self.folder.glob("state-*.safetensors"), reverse=True)
+
+    def save(self, saved: Saved) -> pathlib.Path:
+        """Writes a state, then drops those that are no longer needed."""
+        description = {
+            "config": to_dict(saved.config),
+            "num_rounds": saved.num_rounds,
+            "num_meta_generations": saved.num_meta_generations,
+            "notes": saved.notes,
+        }
+        path = self.folder / f"state-{saved.counter:08d}.safetensors"
+        try:
+            write_arrays(path, KIND, saved.arrays, description)
+        except OSError as error:
+            raise InvalidInput(f"--out {self.folder}: the state cannot be written ({error.strerror}).") from error
+        for old in self.paths()[NUM_KEPT:]:
+            old.unlink(missing_ok=True)
+        return path
+
+    def load(self) -> Saved | None:
+        """The newest whole state, with a warning for each damaged one passed over; None in a folder without states."""
+        damaged: list[str] = []
+        for path in self.paths():
+            try:
+                saved = read(path)
+            except Unreadable as error:
+                damaged.append(str(error))
+                continue
+            if damaged:
+                warnings.warn(f"{' '.join(damaged)} Going on from the last good state, {path}.", stacklevel=2)
+            return saved
+        if damaged:
+            raise Unreadable(f"no state in {self.folder} can be read: {' '.join(damaged)}")
+        return None
+
+    @contextlib.contextmanager
+    def lock(self):
+        """Keeps a second process out. The system lets go of the lock when its holder dies, however it dies."""
+        import fcntl
+
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = (self.folder / ".lock").open("a")
+        except OSError as error:
+            raise InvalidInput(f"--out {self.folder} cannot be written to ({error.strerror}).") from error
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InvalidInput(f"--out {self.folder} is in use by another process; give another folder.") from None
+            for torn in self.folder.glob(".*.safetensors.*"):  # what a killed writer left
+                torn.unlink(missing_ok=True)
+            yield
+
+
+def read(path: pathlib.Path) -> Saved:
+    """One state file."""
+    arrays, description = read_arrays(path, KIND)
+    try:
+        config = from_dict(description["config"])
+        numbers = (int(description["num_rounds"]), int(description["num_meta_generations"]))
+        return Saved(config, *numbers, arrays, description["notes"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise Unreadable(f"{path}: its description cannot be read ({error!r}).") from error

@@ -1,0 +1,282 @@
+"""Discovering a rule: imitation if asked for, then meta-generations, with validation, states, logs and stopping.
+
+What is computed depends on the config and the number of the round or meta-generation alone. Everything about the
+clock (time limits, signals, how often a state is saved) only decides where a run is cut, and a cut run goes on bit
+for bit where it stopped.
+
+With several processes each one runs this same code, and all must see the same folder; the first one validates, logs
+and writes.
+"""
+
+import contextlib
+import dataclasses
+import pathlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from lqd import checkpoint, manifest
+from lqd.evolution import compiling
+from lqd.evolution.learned import Learned
+from lqd.meta import generation, imitation, outputs, start
+from lqd.meta.config import Config, Stage, check_division
+from lqd.meta.generation import Generation
+from lqd.meta.log import Log
+from lqd.meta.stopping import Stop
+from lqd.meta.store import Saved, Store
+from lqd.meta.strategy import State
+from lqd.meta.validation import Validator, gain
+
+SAVE_EVERY_S = 30.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """How far a run is, for a progress bar or a log of one's own."""
+
+    phase: str
+    done: int
+    total: int
+    seconds: float
+    score: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a call of `train` left: the best rule so far, its folder, and why the call ended (None: all was done)."""
+
+    rule: Learned
+    folder: pathlib.Path
+    num_meta_generations: int
+    stopped_by: str | None
+    card: dict[str, Any]
+
+
+def run(
+    config: Config,
+    out: pathlib.Path,
+    saved: Saved | None = None,
+    *,
+    time_limit_s: float | None = None,
+    save_every_s: float = SAVE_EVERY_S,
+    tensorboard: pathlib.Path | None = None,
+    wandb: str | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Outcome:
+    """Goes on from `saved`, or from the beginning, until all is done or something stops it."""
+    for stage in config.stages:
+        check_division(stage.meta_population_size, config.chunk_size, jax.device_count())
+        generation.strategy_of(config, stage)  # says what is missing or does not fit, before anything compiles
+    leads = jax.process_index() == 0
+    with contextlib.ExitStack() as stack:
+        log = None
+        if leads:
+            resume_at = ("step", -1 if saved is None else saved.counter)
+            log = Log(out / "log.csv", outputs.COLUMNS, tensorboard=tensorboard, wandb=wandb, resume_at=resume_at)
+            stack.enter_context(log)
+        stop = stack.enter_context(Stop(time_limit_s))
+        trainer = _Trainer(config, Store(out), saved, log, stop, save_every_s, progress or (lambda _: None))
+        return trainer.run()
+
+
+class _Trainer:
+    """One call of `run`: the state of the run on the host, and the steps that advance it."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        saved: Saved | None,
+        log: Log | None,
+        stop: Stop,
+        save_every_s: float,
+        progress: Callable[[Progress], None],
+    ):
+        self.config, self.store, self.log, self.stop = config, store, log, stop
+        self.save_every_s, self.progress = save_every_s, progress
+        self.arrays: dict[str, np.ndarray] = dict(saved.arrays) if saved else {}
+        self.notes: dict[str, Any] = dict(saved.notes) if saved else {"sessions": [], "time_s": 0.0}
+        self.num_rounds = saved.num_rounds if saved else 0
+        self.num_done = saved.num_meta_generations if saved else 0
+        self.leads = jax.process_index() == 0
+        self.begun = self.saved_at = time.perf_counter()
+        self.compiling = compiling.Clock()
+        self.session = {"begun": manifest.now(), "first_step": self.step, **manifest.environment()}
+        self.is_saved = saved is not None
+        self.validator: Validator | None = None
+
+    @property
+    def step(self) -> int:
+        return self.num_rounds + self.num_done
+
+    @property
+    def time_s(self) -> float:
+        return self.notes["time_s"] + time.perf_counter() - self.begun
+
+    def run(self) -> Outcome:
+        with self.compiling:
+            if self.leads:
+                self.validator = Validator(self.config, self.store.folder / "validation.safetensors")
+            if self.config.num_rounds > self.num_rounds:
+                self._imitate()
+            if not self.stop.reason:
+                self._evolve()
+        if not self.is_saved and self.arrays:
+            self._save()
+        return self._outcome()
+
+    # --- imitation ---
+
+    def _imitate(self) -> None:
+        config = self.config.imitation
+        setting = (config, self.config.init, self.config.architecture)
+        key = jax.random.fold_in(jax.random.key(np.uint32(self.config.seed)), generation.IMITATION)
+        key_held_out, key_rounds = jax.random.split(key)
+        if self.num_rounds:
+            state = checkpoint.unflatten(_under("imitation", self.arrays))
+        else:
+            state = imitation.init(start.random_rule(self.config).params)
+        held_out = imitation.held_out(key_held_out, *setting) if self.leads else None
+        while self.num_rounds < config.num_rounds:
+            if self._is_stopped():
+                return
+            begun = time.perf_counter()
+            state, measures = imitation.run_round(key_rounds, state, self.num_rounds, *setting, held_out)
+            self.stop.wait(state)
+            if self.stop.interrupted:
+                return
+            self.num_rounds += 1
+            self.arrays = {f"imitation.{name}": value for name, value in checkpoint.flatten(state).items()}
+            row = {"phase": "imitation"} | {name: float(value) for name, value in measures.items()}
+            if self.num_rounds == config.num_rounds:
+                flat = np.asarray(generation.flat_from(Learned(imitation.params_of(state), self.config.architecture)))
+                self.arrays = {"start": flat}
+                self.notes["imitation"] = {name: float(value) for name, value in measures.items()}
+                row |= self._validate(flat)
+            self._after_step(row, time.perf_counter() - begun, config.num_rounds)
+
+    # --- evolution ---
+
+    def _evolve(self) -> None:
+        if "start" not in self.arrays:
+            self.arrays = {"start": start.weights(self.config)}
+            self._write_row({"phase": "start"} | self._validate(self.arrays["start"]), 0.0)
+        at, program = -1, None
+        states: list[State] = []
+        while self.num_done < self.config.num_meta_generations:
+            if self._is_stopped():
+                return
+            begun = time.perf_counter()
+            number, stage = self.config.stage_at(self.num_done)
+            if program is None or number != at:
+                at, program = number, Generation(self.config, stage)
+                states = program.place(self._strategy_state(stage))
+            states, report = program(states, self.num_done)
+            self.stop.wait(states)
+            if self.stop.interrupted:
+                return  # nothing of this meta-generation is kept: the last state stands
+            self.num_done += 1
+            kept = {name: value for name, value in self.arrays.items() if not name.startswith("strategy.")}
+            self.arrays = kept | {f"strategy.{name}": value for name, value in _to_host(states[0]).items()}
+            row = {"phase": "evolution", "stage": at} | {name: float(value) for name, value in report.items()}
+            if self._is_due():
+                row |= self._validate(self.arrays["strategy.mean"])
+            self._after_step(row, time.perf_counter() - begun, self.config.num_meta_generations)
+
+    def _strategy_state(self, stage: Stage) -> dict[str, np.ndarray]:
+        """The meta-optimiser's state: as it was left, or at its beginning."""
+        left = _under("strategy", self.arrays)
+        return left or _to_host(generation.strategy_of(self.config, stage).init(self.arrays["start"]))
+
+    def _is_due(self) -> bool:
+        return self.num_done % self.config.validation.every == 0 or self.num_done == self.config.num_meta_generations
+
+    def _validate(self, flat: np.ndarray) -> dict[str, Any]:
+        """Judges the rule with these weights, and keeps it if it is the best so far."""
+        if self.validator is None:
+            return {}
+        verdict = self.validator(flat)
+        if "first_wins" not in self.arrays:
+            self.arrays["first_wins"] = verdict.wins
+        found = dict(zip(("gain", "gain_low", "gain_high"), gain(verdict.wins, self.arrays["first_wins"]), strict=True))
+        if verdict.score > self.notes.get("best_score", -1.0):
+            self.arrays["best"] = flat
+            self.notes |= {"best_score": verdict.score, "best_meta_generation": self.num_done}
+            self.notes["best_validation"] = outputs.summary(verdict) | found
+            self._write_rule("rule.safetensors", flat)
+        self.notes["last_score"] = verdict.score
+        self.notes["last_gain"] = found
+        row = {"score": verdict.score, "best_score": self.notes["best_score"]}
+        return row | found | outputs.compared(verdict)
+
+    # --- after each step ---
+
+    def _after_step(self, row: dict[str, Any], seconds: float, total: int) -> None:
+        self._write_row(row, seconds)
+        self.is_saved = False
+        if time.perf_counter() - self.saved_at >= self.save_every_s:
+            self._save()
+        done = self.num_rounds if row["phase"] == "imitation" else self.num_done
+        self.progress(Progress(row["phase"], done, total, seconds, self.notes.get("last_score")))
+        self.stop.after(seconds)
+
+    def _write_row(self, row: dict[str, Any], seconds: float) -> None:
+        if self.log is not None:
+            about = {"step": self.step, "meta_generation": self.num_done}
+            times = {"time_s": round(self.time_s, 3), "seconds": round(seconds, 4)}
+            self.log.write(about | times | row)
+
+    def _is_stopped(self) -> bool:
+        """Whether any process wants to stop; all must agree, or some would wait for the others for ever."""
+        if jax.process_count() > 1:
+            from jax.experimental import multihost_utils
+
+            if np.any(multihost_utils.process_allgather(np.asarray(self.stop.reason is not None))):
+                self.stop.reason = self.stop.reason or "another process"
+        return self.stop.reason is not None
+
+    def _notes(self) -> dict[str, Any]:
+        session = self.session | {
+            "ended": manifest.now(),
+            "last_step": self.step,
+            "time_s": round(time.perf_counter() - self.begun, 3),
+            "compile_s": round(self.compiling.seconds, 3),
+        }
+        return self.notes | {"time_s": self.time_s, "sessions": [*self.notes["sessions"], session]}
+
+    def _save(self) -> None:
+        if self.leads:
+            self.store.save(Saved(self.config, self.num_rounds, self.num_done, self.arrays, self._notes()))
+        self.saved_at, self.is_saved = time.perf_counter(), True
+
+    def _write_rule(self, name: str, flat: np.ndarray) -> None:
+        rule = generation.rule_from(jax.numpy.asarray(flat), self.config.architecture)
+        checkpoint.save_rule(self.store.folder / name, rule, outputs.card(self.config, self._notes(), self.num_done))
+
+    def _outcome(self) -> Outcome:
+        """What is there now: the best rule, or while an imitation goes on the one it has come to."""
+        if "start" in self.arrays:
+            last = self.arrays.get("strategy.mean", self.arrays["start"])
+        else:
+            state = checkpoint.unflatten(_under("imitation", self.arrays))
+            params = imitation.params_of(state) if state else start.random_rule(self.config).params
+            last = np.asarray(generation.flat_from(Learned(params, self.config.architecture)))
+        best = self.arrays.get("best", last)
+        rule = generation.rule_from(jax.numpy.asarray(best), self.config.architecture)
+        card = outputs.card(self.config, self._notes(), self.num_done)
+        if self.leads:
+            self._write_rule("last.safetensors", last)
+            manifest.write(self.store.folder / "card.json", card)
+        return Outcome(rule, self.store.folder, self.num_done, self.stop.reason, card)
+
+
+def _to_host(state) -> dict[str, np.ndarray]:
+    return {name: np.array(value) for name, value in state.items()}
+
+
+def _under(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    start = f"{prefix}."
+    return {name.removeprefix(start): value for name, value in arrays.items() if name.startswith(start)}
