@@ -204,21 +204,36 @@ def draw(folder: pathlib.Path, out: pathlib.Path | None = None) -> pathlib.Path:
 
 def _say(config: Config, outcome: Outcome) -> None:
     """The result in a few lines."""
-    found, last = outcome.card["validation"], outcome.card["last"]
+    card = outcome.card
     if outcome.stopped_by:
         print(f"Stopped by {outcome.stopped_by}; --resume goes on from here.")
-    if found:
-        name = config.objective.name
+    imitated = card["warm_start"] if config.init in TEACHERS else None
+    if imitated and "spearman_runs" in imitated:
         print(
-            f"Best rule: after {outcome.card['best_meta_generation']} meta-generations, {found['score']:.1%} of "
-            f"{found['num_tasks']} held-out tasks won in {name}, over the panel."
+            f"Imitation of {config.init}: rank correlation {imitated['spearman_runs']:.3f} on populations of held-out "
+            f"runs, {imitated['spearman_synthetic']:.3f} on synthetic ones; {imitated['kept_runs']:.1%} of its "
+            f"survivors survive."
         )
-        for rule, row in found["against"][name].items():
-            print(
-                f"  {rule:7} won {row['win_rate']:6.1%}   effect {row['effect_size']:+.2f}   ratio {row['ratio']:.3g}"
-            )
+    found = card["validation"]
+    if found and config.num_meta_generations == 0:
+        _table(found, ("fitness", "novelty"))
+    elif found:
+        name, last = config.objective.name, card["last"]
+        print(
+            f"Best rule: after {card['best_meta_generation']} meta-generations; it wins {found['score']:.1%} of "
+            f"{found['num_tasks']} held-out tasks in {name}, over the panel."
+        )
+        _table(found, (name,))
         print(
             f"Since the start: {last['gain']:+.1%} in the last validation "
             f"(95 % interval {last['gain_low']:+.1%} to {last['gain_high']:+.1%})."
         )
     print(f"Wrote {outcome.folder}/ (rule.safetensors, card.json, log.csv, curve.png)")
+
+
+def _table(found: dict[str, Any], measures: tuple[str, ...]) -> None:
+    """Held-out tasks won against each rule of the panel, with the effect size and the geometric mean of the ratios."""
+    for measure in measures:
+        for rule, row in found["against"][measure].items():
+            won, effect, ratio = (row[key] for key in ("win_rate", "effect_size", "ratio"))
+            print(f"  {measure:8} against {rule:7} won {won:6.1%}   effect {effect:+.2f}   ratio {ratio:.3g}")

@@ -9,6 +9,7 @@ This file is the definition. A faster kernel computes the same function and is t
 """
 
 import dataclasses
+import functools
 import numbers
 from typing import Any
 
@@ -143,11 +144,47 @@ def _attention(layer: Params, x: Float[Array, "P F"], filled: Bool[Array, " P"],
     return _linear(layer["out"], by_blocks(attend, num, num_heads * num))
 
 
-def forward(params: Params, num_heads: int, x: Float[Array, "P D+1"], filled: Bool[Array, " P"]):
+def _attention_by_reduction(layer: Params, x: Float[Array, "P F"], filled: Bool[Array, " P"], num_heads: int):
+    """The same on a GPU: one reduction over the keys sums all columns of the result, and no table of pairs is written.
+
+    A pass takes 2.5 us on an H200 where the matrix products take 3.6 us. The barriers keep XLA from storing the logits
+    between the two reductions. On a CPU it is slower, and it has no derivative.
+    """
+    num = x.shape[0]
+
+    def heads(name):
+        return _linear(layer[name], x).T.reshape(num_heads, -1, num)
+
+    query, key, value = jax.lax.optimization_barrier((heads("query"), heads("key"), heads("value")))
+    query = query / jnp.sqrt(jnp.float32(query.shape[1]))
+
+    def logits():
+        products = [query[:, c, :, None] * key[:, c, None, :] for c in range(query.shape[1])]
+        return jnp.where(filled, functools.reduce(jnp.add, products), -jnp.inf)
+
+    highest = jax.lax.optimization_barrier(jnp.max(logits(), axis=-1))
+    weights = jnp.exp(logits() - highest[..., None])
+    columns = (*(weights * value[:, c, None, :] for c in range(value.shape[1])), weights)
+    zeros = (jnp.zeros((), x.dtype),) * len(columns)
+    *total, norm = jax.lax.reduce(columns, zeros, lambda a, b: tuple(map(jnp.add, a, b)), (2,))
+    mixed = jnp.stack(total, axis=1) / norm[:, None]
+    return _linear(layer["out"], mixed.reshape(x.shape[1], -1).T)
+
+
+def _fastest_attention():
+    """The form for the device that work goes to by default; both compute the same."""
+    device = jax.config.values["jax_default_device"]
+    platform = device if isinstance(device, str) else getattr(device, "platform", jax.default_backend())
+    return _attention_by_reduction if platform in ("gpu", "cuda", "rocm") else _attention
+
+
+def forward(
+    params: Params, num_heads: int, x: Float[Array, "P D+1"], filled: Bool[Array, " P"], attention=_attention
+) -> Float[Array, " P"]:
     """Pre-norm transformer: features in, one score per individual out."""
 
     def layer(x, params):
-        x = x + _attention(params, _layer_norm(params["norm_attention"], x), filled, num_heads)
+        x = x + attention(params, _layer_norm(params["norm_attention"], x), filled, num_heads)
         hidden = jax.nn.gelu(_linear(params["up"], _layer_norm(params["norm_mlp"], x)), approximate=True)
         return x + _linear(params["down"], hidden), None
 
@@ -181,5 +218,6 @@ class Learned:
         fitness, descriptor = arrays(fitness, descriptor)
         self.check(descriptor.shape[-1])
         filled = fitness > -jnp.inf
-        scores = forward(self.params, self.architecture.num_heads, features(fitness, descriptor), filled)
+        x = features(fitness, descriptor)
+        scores = forward(self.params, self.architecture.num_heads, x, filled, _fastest_attention())
         return jnp.where(filled, scores, -jnp.inf)

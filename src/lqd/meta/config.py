@@ -116,7 +116,7 @@ def check_division(meta_population_size: int, chunk_size: int, num_devices: int)
     unit = min(chunk_size, meta_population_size) * num_devices
     if meta_population_size % unit == 0:
         return meta_population_size // unit
-    would = -(-meta_population_size // unit) * unit
+    would = -(-meta_population_size // (chunk_size * num_devices)) * (chunk_size * num_devices)
     over = f" over {num_devices} devices" if num_devices > 1 else ""
     fits = [c for c in range(1, meta_population_size + 1) if meta_population_size % (c * num_devices) == 0]
     smaller = max((c for c in fits if c <= chunk_size), default=None)
@@ -142,8 +142,8 @@ PRESETS: dict[str, Config] = {
         imitation=CPU,
         validation=Validation(every=10, num_tasks=176, num_generations=32),
     ),
-    "small": Config(stages=(SMALL,)),
-    "reference": Config(stages=(REFERENCE,)),
+    "small": Config(stages=(SMALL,), chunk_size=64),
+    "reference": Config(stages=(REFERENCE,), chunk_size=128),
     "paper": Config(
         stages=(PAPER,),
         objective=Objective(normalisation="z-score"),

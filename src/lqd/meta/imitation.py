@@ -43,7 +43,8 @@ Measures = dict[str, Float[Array, "..."]]
 MAX_DIM = 12  # of the search space behind synthetic populations, and of the tasks: the training distribution's
 BOX = 5.0  # its half width
 CHECKED_AT_ONCE = 64  # populations in memory while agreement is measured
-MEAN_DECAY, SQUARE_DECAY = 0.9, 0.999  # Adam's
+MEAN_DECAY, SQUARE_DECAY, MUON_DECAY = 0.9, 0.99, 0.95
+ADAM_SHARE = 1 / 3  # its learning rate, relative to that of Muon
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +56,10 @@ class Imitation:
     steps_per_round: int = 400
     num_populations: int = 256  # per step
     num_at_once: int = 256  # populations whose gradient is computed at once: a CPU is fastest within its cache
-    learning_rate: float = 3e-3
-    num_warmup_steps: int = 200
+    learning_rate: float = 0.02
+    num_warmup_steps: int = 100
     max_gradient: float = 1.0  # norm above which a gradient is scaled down
+    synthetic_size: int = 64  # individuals in synthetic rounds: few, because cost grows with their square
     synthetic_share: float = 0.5  # of the populations of a step in own rounds
     population_size: int = 128
     batch_size: int = 32
@@ -73,6 +75,7 @@ class Imitation:
             "steps_per_round",
             "num_populations",
             "num_at_once",
+            "synthetic_size",
             "population_size",
             "batch_size",
             "num_generations",
@@ -103,9 +106,9 @@ class Imitation:
 
 
 CPU = Imitation(
-    num_synthetic_rounds=6,
-    num_own_rounds=4,
-    steps_per_round=160,
+    num_synthetic_rounds=5,
+    num_own_rounds=5,
+    steps_per_round=240,
     num_populations=16,
     num_at_once=4,
     num_per_function=1,
@@ -152,9 +155,16 @@ def _mean_where(values: Float[Array, " P"], where: Bool[Array, " P"]) -> Float[A
 
 
 def loss_of_one(params: Params, num_heads: int, x, filled, target) -> Float[Array, ""]:
-    """Mean squared error over the filled slots. Features and targets come as data: no gradient runs through them."""
+    """1 minus the correlation of scores and targets over the filled slots, and a weak pull of their scale towards 1.
+
+    Shift and scale of the scores mean nothing, so nothing is spent on them: after the same time this reaches a higher
+    rank correlation than the squared error. Features and targets come as data: no gradient runs through them.
+    """
     scores = learned.forward(params, num_heads, x, filled)
-    return _mean_where((scores - target) ** 2, filled)
+    centred = jnp.where(filled, scores - _mean_where(scores, filled), 0.0)
+    variance = _mean_where(centred**2, filled)
+    correlation = _mean_where(centred * target, filled) * jax.lax.rsqrt(variance + 1e-4)
+    return 1 - correlation + 0.01 * (variance - 1) ** 2
 
 
 # --- Populations: synthetic ones, and those of real runs ---
@@ -174,7 +184,7 @@ class _Draws:
     """Pieces of one large draw, one after the other: each call of the generator would take a second to compile."""
 
     def __init__(self, numbers: Float[Array, " total"]):
-        self.numbers, self.used = numbers, 0
+        self.numbers, self.used = jax.lax.optimization_barrier(numbers), 0
 
     def __call__(self, *shape: int) -> Float[Array, "..."]:
         first, self.used = self.used, self.used + math.prod(shape)
@@ -189,14 +199,11 @@ class _Draws:
 
 def _synthetic_one(key, num_individuals: int, descriptor_dim: int):
     key_uniform, key_normal = jax.random.split(key)
-    uniform = _Draws(jax.random.uniform(key_uniform, (24 * num_individuals + 400,)))
-    normal = _Draws(jax.random.normal(key_normal, (42 * num_individuals + 12 * descriptor_dim + 200,)))
+    uniform = _Draws(jax.random.uniform(key_uniform, (20 * num_individuals + 400,)))
+    normal = _Draws(jax.random.normal(key_normal, (27 * num_individuals + 12 * descriptor_dim + 200,)))
     num_dims = jnp.floor(uniform.between(2, MAX_DIM + 1))
     live = jnp.arange(MAX_DIM, dtype=jnp.float32) < num_dims
-    x = _points(uniform, normal, num_individuals)
-    for _ in range(2):  # children, and children of children
-        x = _with_children(uniform, normal, x)
-    x = jnp.where(live, x, 0.0)
+    x = jnp.where(live, _with_children(uniform, normal, _points(uniform, normal, num_individuals)), 0.0)
     projection = normal(MAX_DIM, descriptor_dim) / (2 * BOX * jnp.sqrt(num_dims))
     fitness = _synthetic_fitness(uniform, normal, x, live)
     empty = uniform(num_individuals) < jnp.where(uniform() < 0.1, 2 / 3 * uniform(), 0.0)
@@ -220,12 +227,14 @@ def _points(uniform: _Draws, normal: _Draws, num: int) -> Float[Array, "num W"]:
 def _with_children(uniform: _Draws, normal: _Draws, x: Float[Array, "P W"]) -> Float[Array, "P W"]:
     """Some become children of others, by iso-line variation of any strength; at times, duplicates."""
     num = x.shape[0]
-    parent = jnp.minimum(jnp.floor(uniform(2, num) * num).astype(jnp.int32), num - 1)
+    # Some have many children: as time goes by, survivors of the same family gather.
+    place = jnp.power(uniform(2, num), uniform.log_between(1, 4))
+    parent = jnp.minimum(jnp.floor(place * num).astype(jnp.int32), num - 1)
     x1, x2 = x[parent[0]], x[parent[1]]
     iso_sigma, line_sigma = uniform.log_between(1e-4, 0.01), uniform.log_between(1e-3, 0.1)
     child = x1 + iso_sigma * normal(num, MAX_DIM) + line_sigma * normal(num, 1) * (x2 - x1)
     child = jnp.where(uniform() < 0.03, x1, jnp.clip(child, -BOX, BOX))
-    return jnp.where(uniform(num, 1) < uniform.between(0, 0.5), child, x)
+    return jnp.where(uniform(num, 1) < uniform.between(0, 0.7), child, x)
 
 
 def _synthetic_fitness(uniform: _Draws, normal: _Draws, x: Float[Array, "P W"], live) -> Float[Array, " P"]:
@@ -351,19 +360,40 @@ def _learning_rate(config: Imitation, step: Float[Array, ""]) -> Float[Array, ""
     return config.learning_rate * warmup * (1 + jnp.cos(jnp.pi * step / num_steps)) / 2
 
 
-def _adam(config: Imitation, state: State, gradient: Params) -> State:
-    """One step of Adam (Kingma & Ba, 2015), on a gradient of limited norm.
+def _orthogonal(matrix: Float[Array, "*batch F G"]) -> Float[Array, "*batch F G"]:
+    """About the nearest matrix whose singular values are all 1, by Newton and Schulz's iteration, as in Muon."""
+    x = matrix / (jnp.linalg.norm(matrix, axis=(-2, -1), keepdims=True) + 1e-7)
+    for _ in range(5):
+        gram = jnp.matmul(x, jnp.swapaxes(x, -1, -2))
+        x = 3.4445 * x + jnp.matmul(-4.7750 * gram + 2.0315 * jnp.matmul(gram, gram), x)
+    return x
 
-    Written out: optax (0.2.8) does not trace under strict dtype promotion, and its state has no names to save it by.
+
+def _step(config: Imitation, state: State, gradient: Params) -> State:
+    """One step of Muon (Jordan et al., 2024) on the weights of the layers, of Adam on everything else.
+
+    To see neighbours the attention must become sharp, which needs large weights in few directions. Adam gets there
+    slowly: after 30 s on two cores the rank correlation with NS is 0.83, with Muon 0.89. Written out, because optax
+    (0.2.8) does not trace under strict dtype promotion, and its states have no names to be saved by.
     """
     norm = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)))
     gradient = jax.tree.map(lambda leaf: leaf * jnp.minimum(1.0, config.max_gradient / (norm + 1e-12)), gradient)
     count = (state["step"] + 1).astype(jnp.float32)
-    mean = jax.tree.map(lambda old, new: MEAN_DECAY * old + (1 - MEAN_DECAY) * new, state["mean"], gradient)
-    square = jax.tree.map(lambda old, new: SQUARE_DECAY * old + (1 - SQUARE_DECAY) * new**2, state["square"], gradient)
-    rate = _learning_rate(config, count) / (1 - MEAN_DECAY**count)
-    unbias = 1 / (1 - SQUARE_DECAY**count)
-    params = jax.tree.map(lambda p, m, v: p - rate * m / (jnp.sqrt(v * unbias) + 1e-8), state["params"], mean, square)
+    rate = _learning_rate(config, count)
+
+    def update(leaf, mean, square, gradient):
+        if leaf.ndim == 3:  # weights, stacked over layers
+            mean = MUON_DECAY * mean + (1 - MUON_DECAY) * gradient
+            change = _orthogonal(MUON_DECAY * mean + (1 - MUON_DECAY) * gradient)
+        else:
+            mean = MEAN_DECAY * mean + (1 - MEAN_DECAY) * gradient
+            square = SQUARE_DECAY * square + (1 - SQUARE_DECAY) * gradient**2
+            scale = jnp.sqrt(square / (1 - SQUARE_DECAY**count)) + 1e-8
+            change = ADAM_SHARE * mean / (1 - MEAN_DECAY**count) / scale
+        return leaf - rate * change, mean, square
+
+    updated = jax.tree.map(update, state["params"], state["mean"], state["square"], gradient)
+    params, mean, square = jax.tree.transpose(jax.tree.structure(gradient), jax.tree.structure((0, 0, 0)), updated)
     return {"params": params, "mean": mean, "square": square, "step": state["step"] + 1}
 
 
@@ -376,8 +406,8 @@ def _fit(key, state: State, pool: Populations | None, config: Imitation, teacher
 
     def populations(key):
         key_synthetic, key_pool = jax.random.split(key)
-        size = (config.num_individuals, architecture.descriptor_dim)
-        parts = [synthetic(key_synthetic, num_synthetic, *size)]
+        num_individuals = config.synthetic_size if pool is None else config.num_individuals
+        parts = [synthetic(key_synthetic, num_synthetic, num_individuals, architecture.descriptor_dim)]
         if pool is not None:
             parts.append(_drawn(key_pool, config.num_populations - num_synthetic, pool))
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
@@ -388,7 +418,7 @@ def _fit(key, state: State, pool: Populations | None, config: Imitation, teacher
         target = jax.vmap(partial(targets, teacher))(fitness, descriptor)
         batch = x, fitness > -jnp.inf, target
         loss, gradient = _gradient(config, architecture.num_heads, state["params"], batch)
-        return _adam(config, state, gradient), loss
+        return _step(config, state, gradient), loss
 
     state, loss = jax.lax.scan(step, state, jax.random.split(key, config.steps_per_round))
     return state, jnp.mean(loss)

@@ -10,7 +10,7 @@ from lqd.meta.validation import PANEL, Verdict
 COMPARED = tuple(f"{what}_{m}_{p}" for m in MEASURES for p in PANEL for what in ("win", "effect", "ratio"))
 COLUMNS = (
     "step", "phase", "meta_generation", "stage", "time_s", "seconds",
-    "loss", "spearman_synthetic", "spearman_runs", "kept",
+    "loss", "spearman_synthetic", "kept_synthetic", "spearman_runs", "kept_runs",
     "sigma", "mean_norm", "meta_fitness_best", "meta_fitness_spread", "regret", "novelty", "num_failed",
     "score", "gain", "gain_low", "gain_high", "best_score", *COMPARED,
 )  # fmt: skip

@@ -122,7 +122,7 @@ class _Trainer:
                 self.validator = Validator(self.config, self.store.folder / "validation.safetensors")
             if self.config.num_rounds > self.num_rounds:
                 self._imitate()
-            if not self.stop.reason:
+            if not self._is_stopped():
                 self._evolve()
         if not self.is_saved and self.arrays:
             self._save()

@@ -8,6 +8,7 @@ won against each (ties half) in the objective: 0.5 is as good as the panel.
 """
 
 import functools
+import json
 import pathlib
 from typing import NamedTuple
 
@@ -114,7 +115,7 @@ class Verdict(NamedTuple):
 def _settings(config: Config) -> dict:
     content = to_dict(config)
     names = ("validation", "distribution", "population_size", "batch_size", "iso_sigma", "line_sigma")
-    return {name: content[name] for name in names} | {"seed": SEED}
+    return json.loads(json.dumps({name: content[name] for name in names} | {"seed": SEED}))  # as a file gives it back
 
 
 class Validator:
@@ -201,8 +202,8 @@ def compare(ours: np.ndarray, theirs: np.ndarray, measure: str) -> Comparison:
     other's over ours: above 1 is better. The effect size is the matched-pairs rank-biserial correlation of the log
     ratios: the share of the rank sum of a Wilcoxon test in favour minus the share against (-1 to 1).
     """
-    floor = 1e-8 if measure == "fitness" else 1e-6
-    first, second = (np.maximum(np.abs(np.nan_to_num(v, nan=0.0, neginf=-1e30)), floor) for v in (ours, theirs))
+    floor, worst = (1e-8, -1e30) if measure == "fitness" else (1e-6, 0.0)
+    first, second = (np.maximum(np.abs(np.nan_to_num(v, nan=worst, neginf=worst)), floor) for v in (ours, theirs))
     logs = np.log(second / first) if measure == "fitness" else np.log(first / second)
     return Comparison(float(_wins(ours, theirs).mean()), _rank_biserial(logs), float(np.exp(logs.mean())))
 

@@ -1,0 +1,73 @@
+"""A training run small enough for a test, and programs that are compiled quickly rather than well.
+
+Nearly all the time of a small run is XLA's, and most of that LLVM's. The fast suite does without its optimisations;
+`make test-long` compiles as users do.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from lqd.meta import config as configs
+
+TINY = {
+    "functions": ("sphere", "rastrigin"),
+    "num_meta_generations": 4,
+    "meta_population_size": 4,
+    "num_tasks": 2,
+    "num_generations": 3,
+    "population_size": 8,
+    "batch_size": 4,
+    "chunk_size": 2,
+    "num_layers": 1,
+    "num_features": 4,
+    "num_heads": 2,
+    "num_hidden": 4,
+    "validation_every": 2,
+    "validation_tasks": 4,
+    "validation_generations": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def quick_compilation(request):
+    """No optimisations in the fast suite; nothing compiled before is used, so that equal programs give equal bits."""
+    if request.config.getoption("--long"):
+        yield
+        return
+    jax.clear_caches()
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()
+
+
+@pytest.fixture(scope="session")
+def tiny() -> configs.Config:
+    return configs.override(configs.preset("smoke"), TINY)
+
+
+@pytest.fixture(scope="session")
+def start_python(request):
+    """Starts a script on so many CPU devices, as strict as the suite and compiling as the suite does."""
+
+    def start(code: str, *args: object, num_devices: int = 1) -> subprocess.Popen:
+        environment = os.environ | {
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={num_devices}",
+            "JAX_NUMPY_DTYPE_PROMOTION": "strict",
+            "JAX_DISABLE_MOST_OPTIMIZATIONS": str(not request.config.getoption("--long")),
+            "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
+        command = [sys.executable, "-W", "error", "-c", code, *map(str, args)]
+        return subprocess.Popen(
+            command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            cwd=pathlib.Path(__file__).parent,
+        )  # fmt: skip
+
+    return start

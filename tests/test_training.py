@@ -1,0 +1,681 @@
+"""Whole training runs, small ones: cut anywhere and resumed, lengthened, refused, on two machines; and their files.
+
+The fast suite compiles without optimisations, as most of a small run's time is the compiler's; `make test-long`
+compiles as users do.
+"""
+
+import csv
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import lqd
+from lqd.cli import main
+from lqd.errors import InvalidInput
+from lqd.evolution.learned import Architecture, Learned
+from lqd.meta import config as configs
+from lqd.meta import generation, trainer
+from lqd.meta.objective import NAMES
+from lqd.meta.store import Saved, Store, read
+from lqd.meta.validation import PANEL, Comparison, Verdict
+from lqd.training import imitate, train
+
+STAGE = {"num_meta_generations": 4, "meta_population_size": 4, "num_tasks": 2, "num_generations": 3}
+COMMON = {
+    "preset": "smoke",
+    "functions": ("sphere", "rastrigin"),
+    "population_size": 8,
+    "batch_size": 4,
+    "num_layers": 1,
+    "num_features": 4,
+    "num_heads": 2,
+    "num_hidden": 4,
+    "validation_tasks": 4,
+    "validation_generations": 3,
+}
+TINY = COMMON | STAGE | {"chunk_size": 2, "validation_every": 2}
+LONGER = TINY | {"num_meta_generations": 120, "validation_every": 40}  # time enough for a signal to fall in
+TAUGHT = {"init": "ns", "synthetic_rounds": 0, "own_rounds": 2, "steps_per_round": 3, "imitation_batch": 4}
+LARGER = "num_meta_generations=2 meta_population_size=8 num_tasks=4 num_generations=5"
+
+
+# --- how runs are made, and compared ---
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation(request):
+    """No optimisations in the fast suite; nothing compiled before is used, so that equal programs give equal bits."""
+    if request.config.getoption("--long"):
+        yield
+        return
+    jax.clear_caches()
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An undisturbed run of four meta-generations, with the states after the last three."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    outcome = train(out=out, save_every_s=0, quiet=True, **TINY)
+    assert (outcome.stopped_by, outcome.num_meta_generations) == (None, 4)
+    return out
+
+
+@pytest.fixture(scope="module")
+def longer(tmp_path_factory):
+    out = tmp_path_factory.mktemp("longer") / "run"
+    train(out=out, quiet=True, **LONGER)
+    return out
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory):
+    """An undisturbed imitation and evolution in one run."""
+    out = tmp_path_factory.mktemp("taught") / "run"
+    train(out=out, quiet=True, **TINY | TAUGHT | {"num_meta_generations": 2})
+    return out
+
+
+@pytest.fixture
+def copy(whole, tmp_path):
+    """The undisturbed run, to be gone on with."""
+    shutil.copytree(whole, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def saved(folder):
+    return Store(folder).load()
+
+
+def log_of(folder):
+    """Rows without what the clock says."""
+    with (folder / "log.csv").open(newline="") as file:
+        return [{k: v for k, v in row.items() if k not in ("time_s", "seconds")} for row in csv.DictReader(file)]
+
+
+def assert_same_arrays(one, other, only=""):
+    one, other = ({n: v for n, v in saved(f).arrays.items() if n.startswith(only)} for f in (one, other))
+    assert one.keys() == other.keys() != set()
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, other[name], err_msg=name)
+
+
+def assert_same_run(one, other):
+    """To the last bit: what was evolved, what was logged, what was kept."""
+    assert_same_arrays(one, other)
+    assert log_of(one) == log_of(other)
+    for name in ("rule.safetensors", "last.safetensors"):
+        np.testing.assert_array_equal(weights(one / name), weights(other / name))
+    cards = [json.loads((folder / "card.json").read_text()) for folder in (one, other)]
+    for card in cards:
+        del card["time_s"], card["sessions"]
+    assert cards[0] == cards[1]
+
+
+def weights(path):
+    return np.asarray(generation.flat_from(lqd.load(path)))
+
+
+def flags(settings):
+    words = []
+    for name, value in settings.items():
+        words += [f"--{name.replace('_', '-')}", *(map(str, value) if isinstance(value, tuple) else [str(value)])]
+    return words
+
+
+@pytest.fixture
+def lqd_train(request):
+    """Starts `lqd train` in a process of its own, as strict as the suite and compiling as the suite does."""
+    started = []
+
+    def start(out, settings, *more, num_devices=1):
+        environment = os.environ | {
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={num_devices}",
+            "JAX_NUMPY_DTYPE_PROMOTION": "strict",
+            "JAX_DISABLE_MOST_OPTIMIZATIONS": str(not request.config.getoption("--long")),
+            "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
+        command = [sys.executable, "-W", "error", "-m", "lqd.cli", "train", "--out", str(out), *flags(settings), *more]
+        started.append(
+            subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def finished(process):
+    """Exit status and what was said on stderr."""
+    _, errors = process.communicate(timeout=600)
+    return process.returncode, errors
+
+
+def send_after(process, number, folder, step):
+    """A signal, once the log has come to this step; False if the process had ended before."""
+    while process.poll() is None:
+        text = (folder / "log.csv").read_text() if (folder / "log.csv").exists() else ""
+        last = text.rpartition("\n")[0].rpartition("\n")[2].partition(",")[0]
+        if last.isdigit() and int(last) >= step:
+            process.send_signal(number)
+            return True
+        time.sleep(0.005)
+    return False
+
+
+class Scripted:
+    """Stands for the validation, with scores given beforehand: nothing is run. May do something at each one."""
+
+    def __init__(self, scores=(), action=lambda number: None):
+        self.scores, self.action, self.number = list(scores), action, 0
+
+    def __call__(self, *given):
+        """Made for a config and a file; then called with weights."""
+        if len(given) == 2:
+            self.action(-1)
+            return self
+        self.number += 1
+        self.action(self.number - 1)
+        score = self.scores[self.number - 1] if self.scores else 0.5
+        comparisons = {(measure, rule): Comparison(score, 0.0, 1.0) for measure in NAMES for rule in PANEL}
+        return Verdict(score, np.full(4, score), comparisons, {})
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    def script(*args, **settings):
+        monkeypatch.setattr(trainer, "Validator", Scripted(*args, **settings))
+
+    script()
+    return script
+
+
+class Reached(Exception):
+    """What would have been run."""
+
+
+@pytest.fixture
+def settled(monkeypatch):
+    """The config that a call settles on, without running it."""
+
+    def reach(config, *args, **settings):
+        raise Reached(config)
+
+    monkeypatch.setattr(trainer, "run", reach)
+
+    def settle(**settings):
+        with pytest.raises(Reached) as reached:
+            train(quiet=True, **settings)
+        return reached.value.args[0]
+
+    return settle
+
+
+# --- what a run leaves ---
+
+
+def test_a_run_leaves_everything(whole):
+    names = {path.name for path in whole.iterdir()}
+    assert names == {".lock", "log.csv", "card.json", "curve.png", "rule.safetensors", "last.safetensors",
+                     "validation.safetensors", *(f"state-{n:08d}.safetensors" for n in (2, 3, 4))}  # fmt: skip
+    rows = log_of(whole)
+    assert [row["step"] for row in rows] == ["0", "1", "2", "3", "4"]
+    assert [row["phase"] for row in rows] == ["start"] + ["evolution"] * 4
+    assert [bool(row["score"]) for row in rows] == [True, False, True, False, True]
+    assert float(rows[0]["gain"]) == 0
+    assert all(float(row["sigma"]) > 0 for row in rows[1:])
+    assert (whole / "curve.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_the_card_says_how_the_rule_came_about(whole):
+    card = json.loads((whole / "card.json").read_text())
+    assert card["recipe"] == "evolution from random weights"
+    assert card["warm_start"] is None
+    assert card["objective"] == "fitness"
+    assert card["num_meta_generations"] == 4
+    assert configs.from_dict(card["config"]) == saved(whole).config
+    scores = {int(row["step"]): float(row["score"]) for row in log_of(whole) if row["score"]}
+    assert card["validation"]["score"] == max(scores.values())
+    assert scores[card["best_meta_generation"]] == max(scores.values())
+    assert card["last"]["score"] == scores[4]
+    assert set(card["validation"]["against"]) == set(NAMES)
+    assert set(card["validation"]["against"]["fitness"]) == set(PANEL)
+    assert [session["last_step"] for session in card["sessions"]] == [4]
+
+
+def test_the_rule_can_be_used(whole):
+    rule = lqd.load(whole / "rule.safetensors")
+    assert rule.architecture == saved(whole).config.architecture
+    result = lqd.optimize(
+        lambda x: (-(x**2).sum(axis=1), x[:, :2]), dim=3, bounds=(-1, 1), rule=rule, population_size=8, batch_size=4,
+        num_evaluations=40,
+    )  # fmt: skip
+    assert len(result.x) == 8
+    by_path = lqd.optimize(
+        lambda x: (-(x**2).sum(axis=1), x[:, :2]), dim=3, bounds=(-1, 1), rule=whole / "rule.safetensors",
+        population_size=8, batch_size=4, num_evaluations=40,
+    )  # fmt: skip
+    np.testing.assert_array_equal(by_path.x, result.x)
+
+
+def test_the_best_is_kept_apart_from_the_last(tmp_path, scripted):
+    scripted([0.2, 0.7, 0.4])
+    outcome = train(out=tmp_path, save_every_s=0, quiet=True, **TINY)
+    state = saved(tmp_path)
+    second = read(tmp_path / "state-00000002.safetensors")
+    np.testing.assert_array_equal(weights(tmp_path / "rule.safetensors"), second.arrays["strategy.mean"])
+    np.testing.assert_array_equal(weights(tmp_path / "last.safetensors"), state.arrays["strategy.mean"])
+    assert (second.arrays["strategy.mean"] != state.arrays["strategy.mean"]).any()
+    np.testing.assert_array_equal(generation.flat_from(outcome.rule), weights(tmp_path / "rule.safetensors"))
+    assert outcome.card["best_meta_generation"] == 2
+    assert outcome.card["validation"]["score"] == 0.7
+    assert outcome.card["last"]["score"] == 0.4
+    assert outcome.card["last"]["gain"] == pytest.approx(0.2)
+
+
+def test_other_seeds_are_other_runs_with_the_same_held_out_tasks(whole, tmp_path):
+    train(out=tmp_path, quiet=True, **TINY | {"seed": 1, "num_meta_generations": 1})
+    assert (saved(tmp_path).arrays["start"] != saved(whole).arrays["start"]).any()
+    panels = [lqd.checkpoint.read_arrays(f / "validation.safetensors", "validation")[0] for f in (tmp_path, whole)]
+    for name, value in panels[0].items():
+        np.testing.assert_array_equal(value, panels[1][name])
+
+
+# --- cut and resumed ---
+
+
+def test_a_run_in_short_calls_is_the_undisturbed_run(whole, tmp_path):
+    for done in (1, 2):  # the first call finds an empty folder, and begins
+        outcome = train(out=tmp_path / "run", resume=True, time_limit_s=1e-9, quiet=True, **TINY)
+        assert (outcome.stopped_by, outcome.num_meta_generations) == ("time limit", done)
+    assert train(out=tmp_path / "run", resume=True, quiet=True).stopped_by is None  # the settings are the saved ones
+    assert_same_run(tmp_path / "run", whole)
+    sessions = json.loads((tmp_path / "run" / "card.json").read_text())["sessions"]
+    steps = [(session["first_step"], session["last_step"]) for session in sessions]
+    assert steps == [(0, 1), (1, 2), (2, 4)]
+
+
+def test_a_run_ended_by_signals_and_killed_is_the_undisturbed_run(longer, tmp_path, lqd_train):
+    out = tmp_path / "run"
+    signals = ((signal.SIGKILL, 0), (signal.SIGTERM, 5), (signal.SIGKILL, 35), (signal.SIGINT, 60))
+    for number, step in signals:
+        save_every_s = "0" if number == signal.SIGKILL else "1000"
+        process = lqd_train(out, LONGER, "--resume", "--quiet", "--save-every-s", save_every_s)
+        assert send_after(process, number, out, step)
+        status, errors = finished(process)
+        if number == signal.SIGKILL:
+            assert status == -number
+        else:
+            assert (status, errors) == (128 + number, "")
+            assert step <= saved(out).counter < 120
+            assert json.loads((out / "card.json").read_text())["num_meta_generations"] == saved(out).counter
+    train(out=out, resume=True, quiet=True, **LONGER)
+    assert_same_run(out, longer)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_run_killed_ten_times_is_the_undisturbed_run(longer, tmp_path, lqd_train, seed):
+    generator, hits = random.Random(seed), 0
+    for step in [*sorted(generator.sample(range(-1, 100), 10)), None]:
+        process = lqd_train(tmp_path / "run", LONGER, "--resume", "--quiet", "--save-every-s", "0")
+        if step is None:
+            assert finished(process) == (0, "")
+        elif step < 0:  # before there is a log
+            time.sleep(3 * generator.random())
+            process.kill()
+        else:
+            time.sleep(generator.random() / 20)
+            hits += send_after(process, signal.SIGKILL, tmp_path / "run", step)
+        finished(process)
+    assert hits > 5
+    assert_same_run(tmp_path / "run", longer)
+
+
+def test_damaged_states_cost_a_few_steps_and_nothing_else(whole, copy):
+    for path in Store(copy).paths()[:2]:
+        path.write_bytes(path.read_bytes()[:-7])
+    with pytest.warns(UserWarning, match="state-00000004.*state-00000003.*last good state, .*state-00000002"):
+        outcome = train(out=copy, resume=True, quiet=True, **TINY)
+    assert outcome.num_meta_generations == 4
+    assert_same_run(copy, whole)
+
+
+def test_a_signal_while_validating_loses_nothing(tmp_path, scripted, whole):
+    before = signal.getsignal(signal.SIGTERM)
+    scripted(action=lambda number: number == 1 and signal.raise_signal(signal.SIGTERM))
+    outcome = train(out=tmp_path, quiet=True, **TINY)
+    assert (outcome.stopped_by, outcome.num_meta_generations) == ("SIGTERM", 2)
+    assert signal.getsignal(signal.SIGTERM) is before
+    scripted()
+    train(out=tmp_path, resume=True, quiet=True, **TINY)
+    assert_same_arrays(tmp_path, whole, only="strategy")
+    assert [bool(row["score"]) for row in log_of(tmp_path)] == [True, False, True, False, True]
+
+
+@pytest.mark.parametrize("init", ["none", "file"])
+def test_a_signal_before_the_first_step(tmp_path, scripted, whole, init):
+    settings = TINY | {"init": str(whole) if init == "file" else "none"}
+    scripted(action=lambda number: signal.raise_signal(signal.SIGTERM))
+    outcome = train(out=tmp_path, quiet=True, **settings)
+    assert (outcome.stopped_by, outcome.num_meta_generations) == ("SIGTERM", 0)
+    expected = weights(whole / "rule.safetensors") if init == "file" else saved(whole).arrays["start"]
+    np.testing.assert_array_equal(weights(tmp_path / "last.safetensors"), expected)
+    scripted()
+    assert train(out=tmp_path, resume=True, quiet=True, **settings).num_meta_generations == 4
+    np.testing.assert_array_equal(saved(tmp_path).arrays["start"], expected)
+
+
+def test_a_second_ctrl_c_leaves_a_run_that_can_go_on(tmp_path, scripted, whole):
+    scripted(action=lambda number: number == 1 and [signal.raise_signal(signal.SIGINT) for _ in "ab"])
+    with pytest.raises(KeyboardInterrupt):
+        train(out=tmp_path, save_every_s=0, quiet=True, **TINY)
+    scripted()
+    train(out=tmp_path, resume=True, quiet=True, **TINY)
+    assert_same_arrays(tmp_path, whole, only="strategy")
+
+
+# --- lengthened ---
+
+
+def test_a_finished_run_goes_on_when_asked_for_more(copy, tmp_path, scripted):
+    assert train(out=copy, resume=True, quiet=True, num_meta_generations=6).num_meta_generations == 6
+    train(out=tmp_path / "long", quiet=True, **TINY | {"num_meta_generations": 6})
+    assert_same_arrays(copy, tmp_path / "long", only="strategy")
+    assert [row["step"] for row in log_of(copy)] == list("0123456")
+
+
+def test_another_stage_may_have_other_sizes(copy, tmp_path, scripted):
+    """Also when it is cut, and the same words are given again."""
+    for done, stopped_by in ((5, "time limit"), (6, None)):
+        limit = 1e-9 if stopped_by else None
+        outcome = train(out=copy, resume=True, add_stage=[LARGER], time_limit_s=limit, quiet=True)
+        assert (outcome.num_meta_generations, outcome.stopped_by) == (done, stopped_by)
+    assert saved(copy).config.stages == (configs.Stage(4, 4, 2, 3), configs.Stage(2, 8, 4, 5))
+    train(out=tmp_path / "long", add_stage=[LARGER], quiet=True, **TINY)
+    assert_same_arrays(copy, tmp_path / "long", only="strategy")
+    assert [row["stage"] for row in log_of(copy)] == ["", "0", "0", "0", "0", "1", "1"]
+
+
+def begun(folder, config, num_done):
+    """A folder in which a run was left after so many meta-generations."""
+    folder.mkdir()
+    Store(folder).save(Saved(config, 0, num_done, {"start": np.zeros(3)}, {"sessions": [], "time_s": 0.0}))
+    return folder
+
+
+def config_of(settings, *stages):
+    config = configs.override(configs.preset("smoke"), {n: v for n, v in settings.items() if n != "preset"})
+    for text in stages:
+        config = configs.add_stage(config, text)
+    return config
+
+
+TWO = ("num_meta_generations=2 meta_population_size=8", "num_meta_generations=3 num_tasks=4")
+SAME_COMMAND = {
+    "what is saved": {},
+    "all with the preset": TINY,
+    "all but the preset": {name: value for name, value in TINY.items() if name != "preset"},
+}
+
+
+@pytest.mark.parametrize("case", SAME_COMMAND)
+@pytest.mark.parametrize("stages", [TWO[:1], TWO[1:], TWO], ids=["members", "tasks", "both"])
+@pytest.mark.parametrize("num_done", [4, 5])
+def test_the_same_command_again_adds_no_stage_twice(tmp_path, settled, case, stages, num_done):
+    expected = config_of(TINY, *stages)
+    first = begun(tmp_path / "first", config_of(TINY), 4)
+    assert settled(out=first, resume=True, add_stage=stages, **SAME_COMMAND[case]) == expected
+    again = begun(tmp_path / "again", expected, num_done)
+    assert settled(out=again, resume=True, add_stage=stages, **SAME_COMMAND[case]) == expected
+
+
+def test_a_finished_stage_can_be_had_again(tmp_path, settled):
+    out = begun(tmp_path / "run", config_of(TINY, LARGER), 6)
+    assert settled(out=out, resume=True, add_stage=[LARGER]) == config_of(TINY, LARGER, LARGER)
+
+
+def test_resuming_takes_the_settings_that_were_saved(tmp_path, settled):
+    out = begun(tmp_path / "run", config_of(TINY), 2)
+    assert settled(out=out, resume=True) == config_of(TINY)
+    # 6 tasks divide among the 2 functions of this run, and 6 members into its chunks, if not into those of `small`.
+    more = {"num_meta_generations": 9}
+    assert settled(out=out, resume=True, **more) == config_of(TINY | more)
+    stage = "num_meta_generations=1 num_tasks=6 meta_population_size=6"
+    assert settled(out=out, resume=True, add_stage=[stage]) == config_of(TINY, stage)
+
+
+def test_after_an_imitation_an_evolution_can_be_added(tmp_path, settled):
+    settings = COMMON | TAUGHT
+    config = configs.without_stages(config_of(settings))
+    out = begun(tmp_path / "run", config, 0)
+    found = settled(out=out, resume=True, add_stage=[LARGER])
+    assert found.stages == (configs.Stage(2, 8, 4, 5),)
+    assert found.init == "ns"
+
+
+# --- refused ---
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_folder_with_another_run_is_refused_by_its_differences(whole, resume):
+    before = sorted((path.name, path.read_bytes()) for path in whole.iterdir())
+    message = r"holds another run; it differs in objective.name: 'fitness' there, 'qd' here; sigma: 0.1 there, 0.3 here"
+    with pytest.raises(InvalidInput, match=message):
+        train(out=whole, resume=resume, quiet=True, **TINY | {"sigma": 0.3, "objective": "qd"})
+    with pytest.raises(InvalidInput, match="num_meta_generations: 4 already done there, 3 here"):
+        train(out=whole, resume=resume, quiet=True, **TINY | {"num_meta_generations": 3})
+    with pytest.raises(InvalidInput, match=r"meta_population_size \(meta-generation 0\): 4 there, 8 here"):
+        train(out=whole, resume=resume, quiet=True, **TINY | {"meta_population_size": 8})
+    assert sorted((path.name, path.read_bytes()) for path in whole.iterdir()) == before
+
+
+def test_the_same_run_is_not_begun_anew_by_mistake(whole):
+    with pytest.raises(InvalidInput, match="holds this run, 4 of 4 meta-generations done: give --resume to go on"):
+        train(out=whole, quiet=True, **TINY)
+
+
+def test_a_folder_in_use_is_refused(copy):
+    with Store(copy).lock(), pytest.raises(InvalidInput, match=f"--out {copy} is in use by another process"):
+        train(out=copy, resume=True, quiet=True, **TINY)
+
+
+BAD = {
+    "preset": ({"preset": "big"}, "unknown preset 'big'. There are: smoke, small, reference, paper"),
+    "setting": ({"sigm": 1}, "unknown setting 'sigm'. Did you mean 'sigma'"),
+    "objective": ({"objective": "speed"}, "objective must be one of 'fitness', 'novelty', 'qd', got 'speed'"),
+    "init": ({"init": "dnz"}, "init must be one of none, ga, ns, dns, me, or a file of weights or a run's folder"),
+    "time": ({"time_limit_s": 0}, "time_limit_s must be a finite number above 0, got 0"),
+    "save": ({"save_every_s": -1}, "save_every_s must be a finite number of at least 0, got -1"),
+    "stage": ({"add_stage": ["sigma=1"]}, "unknown field of a stage 'sigma'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_told_before_a_folder_is_made(tmp_path, case):
+    settings, message = BAD[case]
+    with pytest.raises(InvalidInput, match=message):
+        train(out=tmp_path / "run", **TINY | settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_teacher_lists_those_there_are(tmp_path):
+    with pytest.raises(InvalidInput, match=r"unknown rule to imitate 'random'.*There are: ga, ns, dns, me"):
+        imitate("random", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+# --- begun with weights ---
+
+
+@pytest.mark.parametrize("name", ["", "last.safetensors"])
+def test_a_run_from_given_weights(whole, tmp_path, scripted, name):
+    init = str(whole / name)
+    outcome = train(out=tmp_path, quiet=True, **TINY | {"init": init, "num_meta_generations": 1})
+    expected = weights(whole / (name or "rule.safetensors"))
+    np.testing.assert_array_equal(saved(tmp_path).arrays["start"], expected)
+    assert outcome.card["recipe"] == f"evolution from the weights of {init}"
+    assert outcome.card["warm_start"]["weights"] == init
+    assert len(outcome.card["warm_start"]["sha256"]) == 64
+    assert lqd.checkpoint.read_arrays(tmp_path / "rule.safetensors", "rule")[1]["card"]["warm_start"]["weights"] == init
+
+
+def test_weights_bring_their_architecture(tmp_path, settled):
+    architecture = Architecture(descriptor_dim=3, num_layers=2, num_features=8, num_heads=2, num_hidden=4)
+    path = lqd.save_rule(tmp_path / "rule.safetensors", Learned.init(jax.random.key(0), architecture))
+    config = settled(out=tmp_path / "run", init=path, preset="smoke")
+    assert config.architecture == architecture
+    assert config.distribution.descriptor_dim == 3
+    assert config.init == str(path)
+
+
+def test_other_weights_under_the_same_name_are_another_run(tmp_path, scripted, whole):
+    path = shutil.copy(whole / "rule.safetensors", tmp_path / "mine.safetensors")
+    settings = TINY | {"init": str(path), "num_meta_generations": 2}
+    train(out=tmp_path / "run", time_limit_s=1e-9, quiet=True, **settings)
+    lqd.save_rule(path, Learned.init(jax.random.key(9), saved(whole).config.architecture))
+    with pytest.raises(InvalidInput, match="holds another run; it differs in init_sha256"):
+        train(out=tmp_path / "run", resume=True, quiet=True, **settings)
+    path.unlink()  # is not needed any more
+    assert train(out=tmp_path / "run", resume=True, quiet=True).num_meta_generations == 2
+
+
+# --- imitation ---
+
+
+def test_an_imitation_is_followed_by_the_evolution(taught):
+    rows = log_of(taught)
+    assert [row["phase"] for row in rows] == ["imitation"] * 2 + ["evolution"] * 2
+    assert [row["step"] for row in rows] == list("1234")
+    assert [row["meta_generation"] for row in rows] == list("0012")
+    assert all(row["loss"] and row["spearman_runs"] for row in rows[:2])
+    assert [bool(row["score"]) for row in rows] == [False, True, False, True]
+    card = json.loads((taught / "card.json").read_text())
+    assert card["recipe"] == "imitation of the hand-made rule 'ns' by gradient descent, then evolution"
+    assert card["warm_start"]["imitated"] == "ns"
+    assert card["warm_start"]["loss"] == float(rows[1]["loss"])
+
+
+def test_a_run_cut_during_its_imitation_is_the_undisturbed_run(taught, tmp_path):
+    settings = TINY | TAUGHT | {"num_meta_generations": 2}
+    outcome = train(out=tmp_path, resume=True, time_limit_s=1e-9, quiet=True, **settings)
+    assert (outcome.stopped_by, outcome.num_meta_generations) == ("time limit", 0)
+    assert saved(tmp_path).num_rounds == 1
+    assert not (tmp_path / "rule.safetensors").exists()  # nothing was validated yet
+    np.testing.assert_array_equal(weights(tmp_path / "last.safetensors"), generation.flat_from(outcome.rule))
+    train(out=tmp_path, resume=True, quiet=True, **settings)
+    assert_same_run(tmp_path, taught)
+
+
+def test_an_imitation_alone_is_the_one_before_an_evolution(taught, tmp_path, scripted):
+    settings = COMMON | TAUGHT | {"validation_every": 2, "chunk_size": 2}
+    outcome = imitate(settings.pop("init"), out=tmp_path, quiet=True, **settings)
+    assert outcome.num_meta_generations == 0
+    np.testing.assert_array_equal(saved(tmp_path).arrays["start"], saved(taught).arrays["start"])
+    np.testing.assert_array_equal(weights(tmp_path / "rule.safetensors"), saved(taught).arrays["start"])
+    assert outcome.card["recipe"] == "imitation of the hand-made rule 'ns' by gradient descent"
+    with pytest.raises(InvalidInput, match="init: 'ns' there, 'dns' here"):
+        imitate("dns", out=tmp_path, resume=True, quiet=True, **settings)
+
+
+# --- the command line ---
+
+
+def test_the_commands(tmp_path, capsys, taught, scripted):
+    out = tmp_path / "run"
+    main(["train", "--out", str(out), *flags(TINY | {"num_meta_generations": 1})])
+    printed = capsys.readouterr().out
+    assert "evolving for fitness" in printed
+    assert all(f"  {rule}" in printed for rule in PANEL)
+    assert f"Wrote {out}/" in printed
+    assert saved(out).num_meta_generations == 1
+    main(["train", "--out", str(out), "--resume", "--num-meta-generations", "2", "--time-limit", "1000", "--quiet"])
+    assert saved(out).num_meta_generations == 2
+    assert capsys.readouterr().out == ""
+
+    settings = COMMON | TAUGHT | {"out": tmp_path / "imitated"}
+    main(["imitate", settings.pop("init"), "--quiet", *flags(settings)])
+    np.testing.assert_array_equal(weights(tmp_path / "imitated/rule.safetensors"), saved(taught).arrays["start"])
+
+    for folder in (out, tmp_path / "imitated"):
+        (folder / "curve.png").unlink()
+        main(["figure", "training", str(folder)])
+        assert (folder / "curve.png").stat().st_size > 10_000
+    main(["figure", "training", str(out), "--out", str(tmp_path / "curve.pdf")])
+    assert (tmp_path / "curve.pdf").read_bytes()[:5] == b"%PDF-"
+    assert f"Wrote {tmp_path / 'curve.pdf'}" in capsys.readouterr().out
+
+
+BAD_COMMANDS = {
+    "preset": (["train", "--preset", "smal"], "'small' or 'smoke'? There are: smoke, small, reference, paper"),
+    "objective": (["train", "--objective", "qdscore"], "objective must be one of 'fitness', 'novelty', 'qd'"),
+    "strategy": (["train", "--strategy", "adam"], "There are: sep-cma-es, sep-cma-es-stock, snes, open-es"),
+    "tasks": (["train", "--num-tasks", "64"], "num_tasks must be a multiple of the 22 functions, got 64; 44 or 66"),
+    "init": (["train", "--init", "missing.safetensors"], "init must be one of none, ga, ns, dns, me, or a file"),
+    "process": (["train", "--process-id", "1"], "process_id are for --distributed"),
+    "teacher": (["imitate", "random"], "There are: ga, ns, dns, me"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_COMMANDS)
+def test_bad_commands_end_in_one_line(case, tmp_path, capsys):
+    command, message = BAD_COMMANDS[case]
+    with pytest.raises(SystemExit) as stop:
+        main([*command, "--out", str(tmp_path / "run")])
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_figures_end_in_one_line(whole, tmp_path, capsys):
+    for command, message in (
+        (["curves", str(whole)], "unknown figure 'curves'. There are: training."),
+        (["training", str(tmp_path)], "is not the folder of a training run: it has no log.csv"),
+        (["training", str(whole), "--out", str(tmp_path / "x.txt")], "--out must end in .png, .pdf or .svg"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(["figure", *command])
+        assert stop.value.code == 2
+        assert message in capsys.readouterr().err
+
+
+# --- several processes ---
+
+
+def free_port():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return server.getsockname()[1]
+
+
+def test_two_processes_with_two_devices_give_the_bits_of_one(tmp_path, lqd_train):
+    # Plain tasks: what takes time here is that each device compiles the programs for itself.
+    settings = TINY | {"meta_population_size": 8, "num_meta_generations": 3}
+    words = ("--noise", "False", "--rotate", "False", "--quiet")
+    cluster = ("--distributed", "--coordinator-address", f"127.0.0.1:{free_port()}", "--num-processes", "2")
+    running = [lqd_train(tmp_path / "two", settings, *words, *cluster, "--process-id", i, num_devices=2) for i in "01"]
+    for process in running:
+        status, errors = finished(process)
+        assert status == 0, errors
+    train(out=tmp_path / "one", quiet=True, noise=False, rotate=False, **settings)
+    assert_same_run(tmp_path / "two", tmp_path / "one")
+    assert len(json.loads((tmp_path / "two/card.json").read_text())["sessions"][0]["devices"]) == 4
