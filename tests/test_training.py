@@ -669,13 +669,15 @@ def free_port():
 
 def test_two_processes_with_two_devices_give_the_bits_of_one(tmp_path, lqd_train):
     # Plain tasks: what takes time here is that each device compiles the programs for itself.
-    settings = TINY | {"meta_population_size": 8, "num_meta_generations": 3}
-    words = ("--noise", "False", "--rotate", "False", "--quiet")
+    plain = {"functions": ("sphere",), "noise": False, "rotate": False}
+    settings = TINY | plain | {"meta_population_size": 8, "num_meta_generations": 3}
     cluster = ("--distributed", "--coordinator-address", f"127.0.0.1:{free_port()}", "--num-processes", "2")
-    running = [lqd_train(tmp_path / "two", settings, *words, *cluster, "--process-id", i, num_devices=2) for i in "01"]
+    running = [
+        lqd_train(tmp_path / "two", settings, "--quiet", *cluster, "--process-id", i, num_devices=2) for i in "01"
+    ]
     for process in running:
         status, errors = finished(process)
         assert status == 0, errors
-    train(out=tmp_path / "one", quiet=True, noise=False, rotate=False, **settings)
+    train(out=tmp_path / "one", quiet=True, **settings)
     assert_same_run(tmp_path / "two", tmp_path / "one")
     assert len(json.loads((tmp_path / "two/card.json").read_text())["sessions"][0]["devices"]) == 4

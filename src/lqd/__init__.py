@@ -3,7 +3,8 @@
     import lqd
     result = lqd.optimize(evaluate, dim=8, bounds=(0, 1), rule="dns", num_evaluations=100_000)
 
-`optimize` and `AskTell` for people with a function, `rule` and `load` for competition rules, `tasks` for benchmarks.
+`optimize` and `AskTell` for people with a function, `rule` and `load` for competition rules, `train` and `imitate` to
+discover new ones, `tasks` for benchmarks.
 """
 
 from lqd import tasks
@@ -13,6 +14,7 @@ from lqd.catalogue import rule
 from lqd.checkpoint import load, save_rule
 from lqd.errors import EvaluationFailed, Interrupted, InvalidInput, Unreadable
 from lqd.result import Elites, Result
+from lqd.training import imitate, train
 
 __version__ = "0.1.0"
 
@@ -28,6 +30,9 @@ __all__ = [
     "rule",
     "load",
     "save_rule",
+    # discovering rules
+    "train",
+    "imitate",
     # tasks
     "tasks",
     # errors

@@ -179,7 +179,8 @@ np.savez(sys.argv[2], **states[0], **{f"report.{name}": value for name, value in
 
 def test_four_devices_give_the_bits_of_one(tiny, tmp_path, start_python):
     # Plain tasks: what takes time here is that each device compiles the programs for itself.
-    config = configs.override(tiny, {"meta_population_size": 8, "noise": False, "rotate": False})
+    plain = {"functions": ("sphere",), "noise": False, "rotate": False}
+    config = configs.override(tiny, plain | {"meta_population_size": 8})
     config = json.dumps(configs.to_dict(config))
     running = {num: start_python(DEVICES, config, tmp_path / f"{num}.npz", num_devices=num) for num in (1, 4)}
     for process in running.values():
