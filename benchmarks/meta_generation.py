@@ -90,38 +90,11 @@ def timed(name, function, make_arguments, num_repeats):
     return median
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Cost of a meta-generation, part by part.")
-    parser.add_argument("--preset", default="reference")
-    parser.add_argument("--meta-population-size", type=int)
-    parser.add_argument("--num-tasks", type=int)
-    parser.add_argument("--num-generations", type=int)
-    parser.add_argument("--chunk-sizes", type=int, nargs="*", default=[])
-    parser.add_argument("--num-repeats", type=int, default=3)
-    parser.add_argument("--memory", action="store_true")
-    given = vars(parser.parse_args())
-    preset, chunk_sizes, num_repeats = (given.pop(name) for name in ("preset", "chunk_sizes", "num_repeats"))
-    memory = given.pop("memory")
-    config = configs.override(configs.preset(preset), {name: value for name, value in given.items() if value})
-    stage = config.stages[-1]
+def parts(config, stage, state, program, shared, prepare, fresh, chunk_sizes, timed_):
+    """Times the parts; returns the seconds of everything but the competition."""
     num_members, num_generations = stage.meta_population_size, jnp.int32(stage.num_generations)
-    print(
-        f"{jax.devices()[0].device_kind}, jax {jax.__version__}: M={num_members}, K={stage.num_tasks}, "
-        f"T={stage.num_generations}, {config.architecture.num_layers} layers",
-        flush=True,
-    )
-    timed_ = functools.partial(timed, num_repeats=num_repeats)
-
-    program = generation.Generation(config, stage)
-    state = generation.strategy_of(config, stage).init(start.weights(config))
-    prepare = functools.partial(program._prepare, state)
-    seed, chunk = jnp.uint32(0), program._chunk
-
-    def fresh(i):
-        return seed, jnp.int32(i), num_generations
-
+    seed = jnp.uint32(0)
     timed_("ask and sample tasks", prepare, fresh)
-    shared = prepare(*fresh(0))
     scores = {
         name: jax.random.normal(jax.random.key(1), (num_members, stage.num_tasks)) for name in ("fitness", "novelty")
     }
@@ -155,6 +128,42 @@ def main() -> None:
 
         timed_(f"  the same in chunks of {size}", by_chunks, arguments(shared.tasks, Linear(weights)))
 
+    return rest_s
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Cost of a meta-generation, part by part.")
+    parser.add_argument("--preset", default="reference")
+    parser.add_argument("--meta-population-size", type=int)
+    parser.add_argument("--num-tasks", type=int)
+    parser.add_argument("--num-generations", type=int)
+    parser.add_argument("--chunk-sizes", type=int, nargs="*", default=[])
+    parser.add_argument("--num-repeats", type=int, default=3)
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--only-whole", action="store_true", help="the whole meta-generation, without its parts")
+    given = vars(parser.parse_args())
+    preset, chunk_sizes, num_repeats = (given.pop(name) for name in ("preset", "chunk_sizes", "num_repeats"))
+    memory, only_whole = given.pop("memory"), given.pop("only_whole")
+    config = configs.override(configs.preset(preset), {name: value for name, value in given.items() if value})
+    stage = config.stages[-1]
+    num_members, num_generations = stage.meta_population_size, jnp.int32(stage.num_generations)
+    print(
+        f"{jax.devices()[0].device_kind}, jax {jax.__version__}: M={num_members}, K={stage.num_tasks}, "
+        f"T={stage.num_generations}, {config.architecture.num_layers} layers",
+        flush=True,
+    )
+    timed_ = functools.partial(timed, num_repeats=num_repeats)
+
+    program = generation.Generation(config, stage)
+    state = generation.strategy_of(config, stage).init(start.weights(config))
+    prepare = functools.partial(program._prepare, state)
+    seed, chunk = jnp.uint32(0), program._chunk
+
+    def fresh(i):
+        return seed, jnp.int32(i), num_generations
+
+    shared = prepare(*fresh(0))
+    rest_s = None if only_whole else parts(config, stage, state, program, shared, prepare, fresh, chunk_sizes, timed_)
     if memory:
         lowered = program._run_chunk.lower(shared, jnp.int32(0), num_generations)
         analysis = lowered.compile().memory_analysis()
@@ -166,7 +175,8 @@ def main() -> None:
         return states, report
 
     total_s = timed_(f"whole meta-generation, chunks of {chunk}", whole, lambda i: (state, i))
-    print(f"    competition {total_s - rest_s:.2f} s, all else {rest_s:.2f} s", flush=True)
+    if rest_s is not None:
+        print(f"    competition {total_s - rest_s:.2f} s, all else {rest_s:.2f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -131,6 +131,14 @@ SMALL = Stage(num_meta_generations=512, meta_population_size=64, num_tasks=66)
 REFERENCE = Stage(num_meta_generations=1024, meta_population_size=128, num_tasks=132)
 PAPER = Stage(num_meta_generations=16384, meta_population_size=256, num_tasks=264)
 
+GPU = Imitation(
+    num_synthetic_rounds=16,
+    num_own_rounds=80,
+    steps_per_round=800,
+    num_populations=64,
+    num_at_once=64,
+    learning_rate=0.03,
+)
 PRESETS: dict[str, Config] = {
     "smoke": Config(
         stages=(Stage(num_meta_generations=60, meta_population_size=16, num_tasks=22, num_generations=32),),
@@ -142,10 +150,11 @@ PRESETS: dict[str, Config] = {
         imitation=CPU,
         validation=Validation(every=10, num_tasks=176, num_generations=32),
     ),
-    "small": Config(stages=(SMALL,), chunk_size=64),
-    "reference": Config(stages=(REFERENCE,), chunk_size=128),
+    "small": Config(stages=(SMALL,), chunk_size=64, imitation=GPU),
+    "reference": Config(stages=(REFERENCE,), chunk_size=128, imitation=GPU),
     "paper": Config(
         stages=(PAPER,),
+        imitation=GPU,
         objective=Objective(normalisation="z-score"),
         validation=Validation(every=64),
     ),

@@ -17,13 +17,14 @@ runs are cheap.
 
 import dataclasses
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from lqd import checks
 from lqd.errors import InvalidInput, unknown
@@ -39,12 +40,12 @@ TEACHERS = ("ga", "ns", "dns", "me")
 State = dict[str, Any]  # params, mean, square (alike), step: nested dictionaries of arrays
 Populations = tuple[Float[Array, "num P"], Float[Array, "num P D"]]
 Measures = dict[str, Float[Array, "..."]]
+Teacher = Callable[..., Float[Array, " P"]]  # a rule that needs no random numbers
 
 MAX_DIM = 12  # of the search space behind synthetic populations, and of the tasks: the training distribution's
 BOX = 5.0  # its half width
 CHECKED_AT_ONCE = 64  # populations in memory while agreement is measured
 MEAN_DECAY, SQUARE_DECAY, MUON_DECAY = 0.9, 0.99, 0.95
-ADAM_SHARE = 1 / 3  # its learning rate, relative to that of Muon
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,25 +66,15 @@ class Imitation:
     batch_size: int = 32
     num_generations: int = 256
     num_snapshots: int = 16  # generations of a run whose populations are kept
-    num_per_function: int = 8  # tasks in own rounds, and runs of held-out tasks
-    num_held_out: int = 512  # synthetic ones
+    num_per_function: int = 8  # tasks of the runs in an own round, and of those held out
+    functions: tuple[str, ...] = landscape.TRAINING  # of those tasks
+    num_held_out: int = 512  # synthetic populations
 
     def __post_init__(self):
-        for name in ("num_synthetic_rounds", "num_own_rounds", "num_warmup_steps"):
-            checks.whole(name, getattr(self, name), 0)
-        for name in (
-            "steps_per_round",
-            "num_populations",
-            "num_at_once",
-            "synthetic_size",
-            "population_size",
-            "batch_size",
-            "num_generations",
-            "num_snapshots",
-            "num_per_function",
-            "num_held_out",
-        ):
-            checks.whole(name, getattr(self, name), 1)
+        for field in dataclasses.fields(self):
+            if field.type is int:
+                may_be_zero = field.name in ("num_synthetic_rounds", "num_own_rounds", "num_warmup_steps")
+                checks.whole(field.name, getattr(self, field.name), 0 if may_be_zero else 1)
         for name in ("learning_rate", "max_gradient"):
             checks.real(name, getattr(self, name), positive=True)
         if checks.real("synthetic_share", self.synthetic_share) > 1:
@@ -94,6 +85,7 @@ class Imitation:
             )
         if self.num_rounds == 0:
             raise InvalidInput("num_synthetic_rounds and num_own_rounds must not both be 0.")
+        object.__setattr__(self, "functions", tuple(map(landscape.resolve, self.functions)))
 
     @property
     def num_rounds(self) -> int:
@@ -103,6 +95,10 @@ class Imitation:
     def num_individuals(self) -> int:
         """Those that compete in one generation."""
         return self.population_size + self.batch_size
+
+    @property
+    def num_synthetic_individuals(self) -> int:
+        return min(self.synthetic_size, self.num_individuals)
 
 
 CPU = Imitation(
@@ -144,7 +140,7 @@ def ranks(scores: Float[Array, " P"], filled: Bool[Array, " P"]) -> Float[Array,
     return jnp.where(filled, (below + not_above - 1) / 2, 0.0)
 
 
-def targets(teacher: Rule, fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Float[Array, " P"]:
+def targets(teacher: Teacher, fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Float[Array, " P"]:
     """Ranks of the teacher's scores, standardised. Ranks, because survival depends on nothing else."""
     filled = fitness > -jnp.inf
     return learned.standardise(ranks(teacher(None, fitness, descriptor), filled), filled)
@@ -160,6 +156,7 @@ def loss_of_one(params: Params, num_heads: int, x, filled, target) -> Float[Arra
     Shift and scale of the scores mean nothing, so nothing is spent on them: after the same time this reaches a higher
     rank correlation than the squared error. Features and targets come as data: no gradient runs through them.
     """
+    filled = filled | ~jnp.any(filled)  # attention over nobody is NaN, also in its gradient
     scores = learned.forward(params, num_heads, x, filled)
     centred = jnp.where(filled, scores - _mean_where(scores, filled), 0.0)
     variance = _mean_where(centred**2, filled)
@@ -267,10 +264,11 @@ class Mixture:
         return jnp.where(jax.random.uniform(key) < self.share, *scores)
 
 
-def _tasks(key, num_per_function: int, descriptor_dim: int) -> landscape.LandscapeBatch:
-    """Fresh training tasks, their descriptors divided by the half width of the task's descriptor box."""
-    size = {"width": MAX_DIM, "min_dim": 2, "max_dim": MAX_DIM, "descriptor_dim": descriptor_dim}
-    tasks = landscape.sample_batch(key, landscape.TRAINING, num_per_function, **size)
+def fresh_tasks(key, functions: tuple[str, ...], num_per_function: int, descriptor_dim: int):
+    """Tasks of the training distribution, their descriptors divided by the half width of the descriptor box."""
+    tasks = landscape.sample_batch(
+        key, functions, num_per_function, width=MAX_DIM, min_dim=2, max_dim=MAX_DIM, descriptor_dim=descriptor_dim
+    )
 
     def scaled(instance):
         half_width = 2 * BOX * jnp.sqrt(instance.num_dims.astype(jnp.float32))
@@ -288,7 +286,7 @@ def snapshots(num_generations: int, num: int) -> tuple[int, ...]:
 def populations_of_runs(key, rule: Rule, config: Imitation, descriptor_dim: int) -> Populations:
     """Everybody who competed, as the rule saw them, in some generations of one run on each of fresh training tasks."""
     key_tasks, key_runs = jax.random.split(key)
-    tasks = _tasks(key_tasks, config.num_per_function, descriptor_dim)
+    tasks = fresh_tasks(key_tasks, config.functions, config.num_per_function, descriptor_dim)
     reproduction = IsoLine(jnp.float32(0.005), jnp.float32(0.05))
     kept = snapshots(config.num_generations, config.num_snapshots)
     place = np.full(config.num_generations, len(kept), np.int32)  # beyond the last place: not kept
@@ -299,6 +297,7 @@ def populations_of_runs(key, rule: Rule, config: Imitation, descriptor_dim: int)
         x, evaluation = loop.propose(state, tasks, reproduction, config.batch_size)
         after = loop.absorb(state, state.generation, rule, x, evaluation)
         fitness = jnp.concatenate([state.population.fitness, evaluation.fitness], axis=1)
+        fitness = jnp.where(jnp.isfinite(fitness), fitness, -jnp.inf)  # as the loop sees to it, too
         descriptor = jnp.concatenate([state.population.descriptor, evaluation.descriptor], axis=1)
         pool = (pool[0].at[place].set(fitness, mode="drop"), pool[1].at[place].set(descriptor, mode="drop"))
         return (after, pool), None
@@ -325,6 +324,20 @@ def _drawn(key, num: int, pool: Populations) -> Populations:
 
 
 # --- Training ---
+
+
+def prepared(params: Params) -> Params:
+    """Random weights changed such that novelty is learned sooner (NS after 40 s on two cores: 0.90 against 0.88).
+
+    Keys equal queries, so that attention begins with looking at those alike. The first layer adds a constant: without
+    it, LayerNorm hides how far from the mean an individual is.
+    """
+    layers = params["layers"]
+    bias = layers["down"]["bias"]
+    constant = jnp.where(jnp.arange(bias.shape[1]) % 2 == 0, 1.0, -1.0).astype(bias.dtype)
+    down = layers["down"] | {"bias": bias.at[0].set(constant)}
+    key = layers["key"] | {"weight": layers["query"]["weight"]}
+    return params | {"layers": layers | {"key": key, "down": down}}
 
 
 def init(params: Params) -> State:
@@ -354,10 +367,10 @@ def _gradient(config: Imitation, num_heads: int, params: Params, batch) -> tuple
 
 
 def _learning_rate(config: Imitation, step: Float[Array, ""]) -> Float[Array, ""]:
-    """A linear warm-up, then a cosine that reaches 0 with the last step of the last round."""
+    """A linear warm-up, a third of all steps flat, then a straight line that reaches 0 with the last round."""
     num_steps = config.num_rounds * config.steps_per_round
     warmup = jnp.minimum(step / max(config.num_warmup_steps, 1), 1.0)
-    return config.learning_rate * warmup * (1 + jnp.cos(jnp.pi * step / num_steps)) / 2
+    return config.learning_rate * warmup * jnp.minimum(1.5 * (1 - step / num_steps), 1.0)
 
 
 def _orthogonal(matrix: Float[Array, "*batch F G"]) -> Float[Array, "*batch F G"]:
@@ -389,7 +402,7 @@ def _step(config: Imitation, state: State, gradient: Params) -> State:
             mean = MEAN_DECAY * mean + (1 - MEAN_DECAY) * gradient
             square = SQUARE_DECAY * square + (1 - SQUARE_DECAY) * gradient**2
             scale = jnp.sqrt(square / (1 - SQUARE_DECAY**count)) + 1e-8
-            change = ADAM_SHARE * mean / (1 - MEAN_DECAY**count) / scale
+            change = mean / (1 - MEAN_DECAY**count) / scale
         return leaf - rate * change, mean, square
 
     updated = jax.tree.map(update, state["params"], state["mean"], state["square"], gradient)
@@ -398,7 +411,7 @@ def _step(config: Imitation, state: State, gradient: Params) -> State:
 
 
 @partial(jax.jit, static_argnames=("config", "teacher_name", "architecture"))
-def _fit(key, state: State, pool: Populations | None, config: Imitation, teacher_name: str, architecture: Architecture):
+def fit(key, state: State, pool: Populations | None, config: Imitation, teacher_name: str, architecture: Architecture):
     """`steps_per_round` steps on fresh synthetic populations, mixed with populations of the pool if there is one."""
     teacher = teacher_rule(teacher_name, config.population_size, architecture.descriptor_dim)
     share = 1.0 if pool is None else config.synthetic_share
@@ -406,7 +419,7 @@ def _fit(key, state: State, pool: Populations | None, config: Imitation, teacher
 
     def populations(key):
         key_synthetic, key_pool = jax.random.split(key)
-        num_individuals = config.synthetic_size if pool is None else config.num_individuals
+        num_individuals = config.num_individuals if pool is not None else config.num_synthetic_individuals
         parts = [synthetic(key_synthetic, num_synthetic, num_individuals, architecture.descriptor_dim)]
         if pool is not None:
             parts.append(_drawn(key_pool, config.num_populations - num_synthetic, pool))
@@ -425,7 +438,7 @@ def _fit(key, state: State, pool: Populations | None, config: Imitation, teacher
 
 
 @partial(jax.jit, static_argnames=("config", "teacher_name", "architecture"))
-def _collect(key, params: Params, share, config: Imitation, teacher_name: str, architecture: Architecture):
+def collect(key, params: Params, share, config: Imitation, teacher_name: str, architecture: Architecture):
     """Populations of runs in which the learned rule takes this share of the decisions, the teacher the others."""
     teacher = teacher_rule(teacher_name, config.population_size, architecture.descriptor_dim)
     rule = Mixture(Learned(params, architecture), teacher, share)
@@ -450,10 +463,10 @@ def run_round(
     pool = None
     if round_number >= config.num_synthetic_rounds:
         setting = config, teacher_name, architecture
-        own = _collect(key_own, state["params"], jnp.float32(1), *setting)
-        shown = _collect(key_teacher, state["params"], jnp.float32(0), *setting)
+        own = collect(key_own, state["params"], jnp.float32(1), *setting)
+        shown = collect(key_teacher, state["params"], jnp.float32(0), *setting)
         pool = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), own, shown)
-    state, loss = _fit(key_fit, state, pool, config, teacher_name, architecture)
+    state, loss = fit(key_fit, state, pool, config, teacher_name, architecture)
     measures = {"loss": loss}
     if held_out is not None:
         measures |= _measures(state["params"], held_out, config, teacher_name, architecture)
@@ -465,9 +478,9 @@ def run_round(
 
 def _survivors(scores, fitness, descriptor, population_size: int) -> Bool[Array, " P"]:
     """Who survives with these scores, by the loop's own function."""
-    index = jnp.arange(fitness.shape[0])
-    population, index = loop.survive(scores, Population(descriptor, fitness, descriptor), index, population_size)
-    return jnp.zeros(fitness.shape, bool).at[index].set(population.filled)
+    union = Population(descriptor, fitness, descriptor, {"index": jnp.arange(fitness.shape[0])})
+    population, _ = loop.survive(scores, union, (), population_size)
+    return jnp.zeros(fitness.shape, bool).at[population.extras["index"]].set(population.filled)
 
 
 def _agreement_of_one(params, architecture, teacher, population_size: int, fitness, descriptor) -> Measures:
@@ -483,7 +496,7 @@ def _agreement_of_one(params, architecture, teacher, population_size: int, fitne
 def agreement(
     params: Params,
     architecture: Architecture,
-    teacher: Rule,
+    teacher: Teacher,
     fitness: Float[Array, "num P"],
     descriptor: Float[Array, "num P D"],
     population_size: int,
@@ -503,7 +516,7 @@ def held_out(
     params = learned.init_params(key_params, architecture)
     return {
         "synthetic": make(key_synthetic, config.num_held_out, config.num_individuals, architecture.descriptor_dim),
-        "runs": _collect(key_runs, params, jnp.float32(0), config, teacher_name, architecture),
+        "runs": collect(key_runs, params, jnp.float32(0), config, teacher_name, architecture),
     }
 
 

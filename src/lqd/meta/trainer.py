@@ -106,7 +106,7 @@ class _Trainer:
         self.compiling = compiling.Clock()
         self.session = {"begun": manifest.now(), "first_step": self.step, **manifest.environment()}
         self.is_saved = saved is not None
-        self.validator: Validator | None = None
+        self._validator: Validator | None = None
 
     @property
     def step(self) -> int:
@@ -118,8 +118,6 @@ class _Trainer:
 
     def run(self) -> Outcome:
         with self.compiling:
-            if self.leads:
-                self.validator = Validator(self.config, self.store.folder / "validation.safetensors")
             if self.config.num_rounds > self.num_rounds:
                 self._imitate()
             if not self._is_stopped():
@@ -196,9 +194,11 @@ class _Trainer:
 
     def _validate(self, flat: np.ndarray) -> dict[str, Any]:
         """Judges the rule with these weights, and keeps it if it is the best so far."""
-        if self.validator is None:
+        if not self.leads:
             return {}
-        verdict = self.validator(flat)
+        if self._validator is None:  # not before it is needed: the panel takes a while
+            self._validator = Validator(self.config, self.store.folder / "validation.safetensors")
+        verdict = self._validator(flat)
         if "first_wins" not in self.arrays:
             self.arrays["first_wins"] = verdict.wins
         found = dict(zip(("gain", "gain_low", "gain_high"), gain(verdict.wins, self.arrays["first_wins"]), strict=True))
