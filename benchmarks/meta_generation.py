@@ -98,8 +98,12 @@ def parts(config, stage, state, program, shared, prepare, fresh, chunk_sizes, ti
     scores = {
         name: jax.random.normal(jax.random.key(1), (num_members, stage.num_tasks)) for name in ("fitness", "novelty")
     }
-    finish = jax.jit(functools.partial(generation._finish, config, stage))
-    timed_("normalise, aggregate, tell", finish, lambda i: (state, shared.members, scores, seed, jnp.int32(i)))
+    finish = functools.partial(generation.finish, config, stage)
+    timed_(
+        "normalise, aggregate, tell",
+        finish,
+        lambda i: (jax.tree.map(jnp.copy, state), shared.members, scores, seed, jnp.int32(i)),
+    )
 
     def inner(function):
         """All members at once with cheap rules, on fresh keys."""
@@ -165,7 +169,7 @@ def main() -> None:
     shared = prepare(*fresh(0))
     rest_s = None if only_whole else parts(config, stage, state, program, shared, prepare, fresh, chunk_sizes, timed_)
     if memory:
-        lowered = program._run_chunk.lower(shared, jnp.int32(0), num_generations)
+        lowered = generation.run_chunk.lower(config, chunk, shared, jnp.int32(0), num_generations)
         analysis = lowered.compile().memory_analysis()
         held = analysis.temp_size_in_bytes + analysis.argument_size_in_bytes + analysis.output_size_in_bytes
         print(f"memory of a chunk of {chunk} members with the transformer: {held / 2**30:.2f} GiB")

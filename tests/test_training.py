@@ -132,7 +132,11 @@ def weights(path):
 def flags(settings):
     words = []
     for name, value in settings.items():
-        words += [f"--{name.replace('_', '-')}", *(map(str, value) if isinstance(value, tuple) else [str(value)])]
+        name = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{name}" if value else f"--no-{name}")
+        else:
+            words += [f"--{name}", *(map(str, value) if isinstance(value, tuple) else [str(value)])]
     return words
 
 
@@ -181,7 +185,7 @@ def send_after(process, number, folder, step):
 
 
 class Scripted:
-    """Stands for the validation, with scores given beforehand: nothing is run. May do something at each one."""
+    """Stands for the validation, with scores given beforehand: nothing is run. `action` is told the number of each."""
 
     def __init__(self, scores=(), action=lambda number: None):
         self.scores, self.action, self.number = list(scores), action, 0
@@ -189,7 +193,6 @@ class Scripted:
     def __call__(self, *given):
         """Made for a config and a file; then called with weights."""
         if len(given) == 2:
-            self.action(-1)
             return self
         self.number += 1
         self.action(self.number - 1)
@@ -371,14 +374,15 @@ def test_a_signal_while_validating_loses_nothing(tmp_path, scripted, whole):
 
 
 @pytest.mark.parametrize("init", ["none", "file"])
-def test_a_signal_before_the_first_step(tmp_path, scripted, whole, init):
+def test_a_signal_before_anything_was_done(tmp_path, scripted, whole, monkeypatch, init):
     settings = TINY | {"init": str(whole) if init == "file" else "none"}
-    scripted(action=lambda number: signal.raise_signal(signal.SIGTERM))
-    outcome = train(out=tmp_path, quiet=True, **settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.manifest, "environment", lambda: signal.raise_signal(signal.SIGTERM) or {})
+        outcome = train(out=tmp_path, quiet=True, **settings)
     assert (outcome.stopped_by, outcome.num_meta_generations) == ("SIGTERM", 0)
+    assert log_of(tmp_path) == Store(tmp_path).paths() == []
     expected = weights(whole / "rule.safetensors") if init == "file" else saved(whole).arrays["start"]
     np.testing.assert_array_equal(weights(tmp_path / "last.safetensors"), expected)
-    scripted()
     assert train(out=tmp_path, resume=True, quiet=True, **settings).num_meta_generations == 4
     np.testing.assert_array_equal(saved(tmp_path).arrays["start"], expected)
 
@@ -603,7 +607,7 @@ def test_the_commands(tmp_path, capsys, taught, scripted):
     main(["train", "--out", str(out), *flags(TINY | {"num_meta_generations": 1})])
     printed = capsys.readouterr().out
     assert "evolving for fitness" in printed
-    assert all(f"  {rule}" in printed for rule in PANEL)
+    assert all(f"against {rule} " in printed for rule in PANEL)
     assert f"Wrote {out}/" in printed
     assert saved(out).num_meta_generations == 1
     main(["train", "--out", str(out), "--resume", "--num-meta-generations", "2", "--time-limit", "1000", "--quiet"])

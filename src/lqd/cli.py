@@ -132,9 +132,13 @@ class _Learning:
 
     def given(self) -> dict:
         """The flags that were given, by name."""
-        always = ("resume", "save_every_s", "tensorboard", "quiet", "out", "add_stage")
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {name: value for name, value in values.items() if name in always or value is not None}
+        always = ("resume", "save_every_s", "tensorboard", "quiet", "add_stage", "rule", "distributed")
+        given = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name in always or getattr(self, field.name) != field.default
+        }
+        return given | {"out": self.out}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,9 +173,9 @@ class Train(_Learning):
     """Of each task's values over the members: rank or z-score."""
     aggregation: str | None = None
     """Of the normalised values over the tasks: mean or median."""
-    noise: bool | None = None
+    noise: bool = True
     """Noise on the tasks."""
-    rotate: bool | None = None
+    rotate: bool = True
     """Rotations of the tasks."""
     chunk_size: int | None = None
     """Members that run at once on a device; bounds memory, and is part of the result's last bits."""

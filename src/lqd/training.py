@@ -1,6 +1,7 @@
 """What `lqd train`, `lqd imitate` and `lqd.train` do: settle the config, find an earlier state, run, show, draw."""
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
@@ -70,7 +71,8 @@ def _train(out, preset, resume, stages, settings, *, evolve, time_limit_s, save_
         checks.real("time_limit_s", time_limit_s, positive=True)
     checks.real("save_every_s", save_every_s)
     store, leads = Store(out), jax.process_index() == 0
-    wanted = _wanted(preset or "small", settings, stages, evolve)  # bad input is told before the folder is made
+    goes_on = resume and preset is None and bool(store.paths())  # then what is asked for changes the saved config
+    wanted = None if goes_on else _wanted(preset or "small", settings, stages, evolve)  # told before a folder is made
     with store.lock() if leads else contextlib.nullcontext():
         saved = store.load()
         if saved is None:
@@ -78,7 +80,7 @@ def _train(out, preset, resume, stages, settings, *, evolve, time_limit_s, save_
         elif not resume:
             raise _occupied(out, saved, wanted)
         else:
-            config = _continued(out, saved, preset, wanted, settings, stages)
+            config = _continued(out, saved, wanted if preset is not None else None, settings, stages)
         _agree(0 if saved is None else saved.counter)
         with _display(config, saved, quiet or not leads) as show:
             outcome = trainer.run(
@@ -111,24 +113,27 @@ def _with(config: Config, settings: dict[str, Any], stages: Sequence[str]) -> Co
     return configs.begin_with(config, str(init), digest, rule.architecture)
 
 
-def _continued(out, saved: Saved, preset: str | None, wanted: Config, settings, stages: Sequence[str]) -> Config:
-    """The config to go on with: the saved one, changed as asked, if that is still the same run."""
-    if preset is not None:
-        config = wanted
-    else:
-        given = {name: value for name, value in settings.items() if name != "init" or value != saved.config.init}
-        config = _with(saved.config, given, ())
-        added = config
-        for text in stages:
-            added = configs.add_stage(added, text)
-        # The same command line again after an interruption asks for stages that are already there.
-        again = stages and config.stages[-len(stages) :] == added.stages[-len(stages) :]
-        unfinished = saved.num_meta_generations < config.num_meta_generations
-        config = config if again and unfinished else added
+def _continued(out, saved: Saved, wanted: Config | None, settings, stages: Sequence[str]) -> Config:
+    """The config to go on with: the preset's, or the saved one changed as asked, if that is still the same run."""
+    given = {name: value for name, value in settings.items() if name != "init" or str(value) != saved.config.init}
+    config = wanted or _asked_before(saved, given, stages) or _with(saved.config, given, stages)
     found = configs.differences(saved.config, config, saved.num_meta_generations)
     if found:
         raise InvalidInput(f"--out {out} holds another run; it differs in {'; '.join(found)}. Give another folder.")
     return config
+
+
+def _asked_before(saved: Saved, given: dict[str, Any], stages: Sequence[str]) -> Config | None:
+    """The saved config, if these same words made it: given again after an interruption, they add no stage twice."""
+    num_before = len(saved.config.stages) - len(stages)
+    if not stages or num_before < 0 or saved.num_meta_generations >= saved.config.num_meta_generations:
+        return None
+    before = dataclasses.replace(saved.config, stages=saved.config.stages[:num_before])
+    try:
+        again = _with(before, given, stages)
+    except InvalidInput:  # what is given does not fit the run as it was before, so it is not what made it
+        return None
+    return again if again.stages == saved.config.stages else None
 
 
 def _occupied(out, saved: Saved, wanted: Config) -> InvalidInput:

@@ -90,6 +90,23 @@ def test_blocked_attention_equals_the_whole(rule, monkeypatch):
     np.testing.assert_allclose(rule(None, fitness, descriptor), whole, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("num", [6, 20, 160])
+def test_attention_for_gpus_equals_the_other(rule, num):
+    fitness, descriptor = population(num)
+    x, filled = learned.features(jnp.asarray(fitness), jnp.asarray(descriptor)), jnp.asarray(fitness) > -INF
+    expected = learned.forward(rule.params, 4, x, filled)
+    found = learned.forward(rule.params, 4, x, filled, learned._attention_by_reduction)
+    np.testing.assert_allclose(found[filled], expected[filled], rtol=2e-4, atol=2e-5)
+
+
+def test_attention_follows_the_default_device():
+    assert learned._fastest_attention() is learned._attention
+    with jax.default_device(jax.devices("cpu")[0]):
+        assert learned._fastest_attention() is learned._attention
+    with jax.default_device("gpu"):
+        assert learned._fastest_attention() is learned._attention_by_reduction
+
+
 def test_the_rule_is_blind_to_shift_and_scale_of_every_column(rule):
     fitness, descriptor = population()
     plain = rule(None, jnp.asarray(fitness), jnp.asarray(descriptor))

@@ -111,7 +111,8 @@ def _keys_of(seed: Int[Array, ""], meta_generation: Int[Array, ""]) -> Key[Array
     return jax.random.split(key, 5)
 
 
-def _prepare(config: Config, stage: Stage, state: State, seed, meta_generation, num_generations) -> Prepared:
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def prepare(config: Config, stage: Stage, state: State, seed, meta_generation, num_generations) -> Prepared:
     key_ask, key_tasks, key_runs, key_anchors, _ = _keys_of(seed, meta_generation)
     members = strategy_of(config, stage).ask(key_ask, state)
     tasks = config.distribution.sample(key_tasks, stage.num_tasks)
@@ -119,7 +120,8 @@ def _prepare(config: Config, stage: Stage, state: State, seed, meta_generation, 
     return Prepared(members, tasks, jax.random.split(key_runs, stage.num_tasks), f_rand)
 
 
-def _run_chunk(config: Config, chunk: int, prepared: Prepared, first, num_generations) -> Measures:
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def run_chunk(config: Config, chunk: int, prepared: Prepared, first, num_generations) -> Measures:
     """Members `first` and after, as many as a chunk holds, on every task."""
     members = jax.lax.dynamic_slice_in_dim(prepared.members, first, chunk)
 
@@ -130,7 +132,8 @@ def _run_chunk(config: Config, chunk: int, prepared: Prepared, first, num_genera
     return jax.vmap(run)(members)
 
 
-def _finish(config: Config, stage: Stage, state: State, members, measured: Measures, seed, meta_generation):
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
+def finish(config: Config, stage: Stage, state: State, members, measured: Measures, seed, meta_generation):
     strategy = strategy_of(config, stage)
     fitness = config.objective.meta_fitness(measured)
     state = strategy.tell(_keys_of(seed, meta_generation)[4], state, members, fitness)
@@ -165,9 +168,9 @@ class Generation:
         self._num_generations = np.int32(stage.num_generations)
         self._chunk = min(config.chunk_size, stage.meta_population_size)
         self._num_chunks = check_division(stage.meta_population_size, config.chunk_size, jax.device_count())
-        self._prepare = jax.jit(functools.partial(_prepare, config, stage))
-        self._run_chunk = jax.jit(functools.partial(_run_chunk, config, self._chunk))
-        self._finish = jax.jit(functools.partial(_finish, config, stage), donate_argnums=0)
+        self._prepare = functools.partial(prepare, config, stage)
+        self._run_chunk = functools.partial(run_chunk, config, self._chunk)
+        self._finish = functools.partial(finish, config, stage)
         self._gather = jax.jit(lambda measured: measured, out_shardings=NamedSharding(self._mesh, PartitionSpec()))
 
     def place(self, state: Mapping[str, np.ndarray]) -> list[State]:

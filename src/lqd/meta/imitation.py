@@ -167,6 +167,7 @@ def loss_of_one(params: Params, num_heads: int, x, filled, target) -> Float[Arra
 # --- Populations: synthetic ones, and those of real runs ---
 
 
+@partial(jax.jit, static_argnames=("num", "num_individuals", "descriptor_dim"))
 def synthetic(key: Key[Array, ""], num: int, num_individuals: int, descriptor_dim: int) -> Populations:
     """Random populations like those met in real runs, from the uniform cloud of the start to the late tight cluster.
 
@@ -493,6 +494,7 @@ def _agreement_of_one(params, architecture, teacher, population_size: int, fitne
     return {"spearman": correlation, "kept": _mean_where(stays.astype(jnp.float32), should)}
 
 
+@partial(jax.jit, static_argnames=("architecture", "population_size"))
 def agreement(
     params: Params,
     architecture: Architecture,
@@ -511,11 +513,10 @@ def held_out(
 ) -> dict[str, Populations]:
     """Populations to judge by: fresh synthetic ones, and those of runs of the teacher."""
     key_synthetic, key_runs, key_params = jax.random.split(key, 3)
-    make = jax.jit(synthetic, static_argnums=(1, 2, 3))
     # The learned rule decides nothing here; with it, this is the program that own rounds use.
     params = learned.init_params(key_params, architecture)
     return {
-        "synthetic": make(key_synthetic, config.num_held_out, config.num_individuals, architecture.descriptor_dim),
+        "synthetic": synthetic(key_synthetic, config.num_held_out, config.num_individuals, architecture.descriptor_dim),
         "runs": collect(key_runs, params, jnp.float32(0), config, teacher_name, architecture),
     }
 

@@ -22,8 +22,8 @@ def random_rule(config: Config) -> Learned:
 
 
 def weights(config: Config) -> Float[np.ndarray, " n"]:
-    """Where an evolution without imitation begins."""
-    if config.init == "none":
+    """Where an imitation, or an evolution without one, begins."""
+    if config.init in ("none", *TEACHERS):
         return np.asarray(generation.flat_from(random_rule(config)))
     rule, digest = read(config.init)
     if rule.architecture != config.architecture:

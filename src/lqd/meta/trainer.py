@@ -187,7 +187,13 @@ class _Trainer:
     def _strategy_state(self, stage: Stage) -> dict[str, np.ndarray]:
         """The meta-optimiser's state: as it was left, or at its beginning."""
         left = _under("strategy", self.arrays)
-        return left or _to_host(generation.strategy_of(self.config, stage).init(self.arrays["start"]))
+        state = left or _to_host(generation.strategy_of(self.config, stage).init(self.arrays["start"]))
+        if jax.process_count() == 1:
+            return state
+        from jax.experimental import multihost_utils
+
+        # Each process imitated for itself: on different hardware the last bits could differ.
+        return _to_host(multihost_utils.broadcast_one_to_all(state))
 
     def _is_due(self) -> bool:
         return self.num_done % self.config.validation.every == 0 or self.num_done == self.config.num_meta_generations
@@ -260,10 +266,10 @@ class _Trainer:
         """What is there now: the best rule, or while an imitation goes on the one it has come to."""
         if "start" in self.arrays:
             last = self.arrays.get("strategy.mean", self.arrays["start"])
-        else:
-            state = checkpoint.unflatten(_under("imitation", self.arrays))
-            params = imitation.params_of(state) if state else start.random_rule(self.config).params
-            last = np.asarray(generation.flat_from(Learned(params, self.config.architecture)))
+        elif state := checkpoint.unflatten(_under("imitation", self.arrays)):
+            last = np.asarray(generation.flat_from(Learned(imitation.params_of(state), self.config.architecture)))
+        else:  # stopped before it began
+            last = start.weights(self.config)
         best = self.arrays.get("best", last)
         rule = generation.rule_from(jax.numpy.asarray(best), self.config.architecture)
         card = outputs.card(self.config, self._notes(), self.num_done)

@@ -114,8 +114,10 @@ class Verdict(NamedTuple):
 
 def _settings(config: Config) -> dict:
     content = to_dict(config)
-    names = ("validation", "distribution", "population_size", "batch_size", "iso_sigma", "line_sigma")
-    return json.loads(json.dumps({name: content[name] for name in names} | {"seed": SEED}))  # as a file gives it back
+    names = ("distribution", "population_size", "batch_size", "iso_sigma", "line_sigma")
+    sizes = {name: content["validation"][name] for name in ("num_tasks", "num_generations")}
+    settings = {name: content[name] for name in names} | sizes | {"seed": SEED}
+    return json.loads(json.dumps(settings))  # as a file gives it back
 
 
 class Validator:
@@ -129,7 +131,6 @@ class Validator:
         self._keys = jax.random.split(key_runs, config.validation.num_tasks)
         size = config.distribution.descriptor_dim
         self._centroids = cvt.centroids(config.population_size, -np.ones(size), np.ones(size))
-        self._run = jax.jit(functools.partial(_run, config))
         self.f_rand, self.panel = self._from(cache) or self._compute(cache)
 
     def _from(self, cache: pathlib.Path | None):
@@ -156,7 +157,7 @@ class Validator:
 
     def _measure(self, index: int, learned: Learned, f_rand) -> Table:
         contender = _Contender(jnp.int32(index), self._centroids, learned)
-        measured = self._run(contender, self._keys, self.tasks, f_rand)
+        measured = _run(self.config, contender, self._keys, self.tasks, f_rand)
         return {name: np.asarray(value) for name, value in measured.items()}
 
     def __call__(self, flat: Float[np.ndarray, " n"]) -> Verdict:
@@ -181,6 +182,7 @@ def _anchors(config: Config, key, tasks: LandscapeBatch) -> Float[Array, " K"]:
     return generation.anchors(key, tasks, config, config.validation.num_generations)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def _run(config: Config, rule: _Contender, keys, tasks: LandscapeBatch, f_rand) -> Measures:
     unit = _UnitDescriptors(tasks)
     num_generations = jnp.int32(config.validation.num_generations)
