@@ -26,10 +26,10 @@ demo: $(VENV)/.core ## four rules on a robot arm, a table and a picture
 	$(BIN)/lqd demo
 
 test: $(VENV)/.dev ## the fast suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 test-long: $(VENV)/.dev ## the fast suite and the slow tests
-	$(BIN)/python -m pytest --long
+	$(BIN)/python -m pytest -n 2 --long
 
 check: $(VENV)/.dev ## lint, format and types
 	$(BIN)/ruff check .

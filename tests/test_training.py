@@ -5,6 +5,7 @@ compiles as users do.
 """
 
 import csv
+import dataclasses
 import json
 import os
 import random
@@ -468,7 +469,7 @@ def test_resuming_takes_the_settings_that_were_saved(tmp_path, settled):
 
 def test_after_an_imitation_an_evolution_can_be_added(tmp_path, settled):
     settings = COMMON | TAUGHT
-    config = configs.without_stages(config_of(settings))
+    config = dataclasses.replace(config_of(settings), stages=())
     out = begun(tmp_path / "run", config, 0)
     found = settled(out=out, resume=True, add_stage=[LARGER])
     assert found.stages == (configs.Stage(2, 8, 4, 5),)

@@ -95,9 +95,7 @@ def _train(out, preset, resume, stages, settings, *, evolve, time_limit_s, save_
 
 
 def _wanted(preset: str, settings: dict[str, Any], stages: Sequence[str], evolve: bool) -> Config:
-    config = configs.preset(preset)
-    if not evolve:
-        config = configs.without_stages(config)
+    config = configs.preset(preset) if evolve else configs.imitation_preset(preset)
     return _with(config, settings, stages)
 
 

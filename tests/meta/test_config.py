@@ -117,7 +117,7 @@ def test_settings_of_a_stage_replace_those_of_the_last_one():
     config = configs.override(stages((2, 4), (3, 8)), {"num_meta_generations": 9, "num_generations": 2})
     assert config.stages == (Stage(2, 4, 22, 8), Stage(9, 8, 22, 2))
     with pytest.raises(InvalidInput, match="num_tasks belongs to a stage, and this run has none"):
-        configs.override(configs.without_stages(config), {"num_tasks": 22})
+        configs.override(dataclasses.replace(config, stages=()), {"num_tasks": 22})
 
 
 BAD = {
@@ -198,7 +198,7 @@ def test_a_stage_from_words_is_else_like_the_one_before(text):
 
 
 def test_the_first_stage_after_an_imitation_is_that_of_small():
-    config = configs.add_stage(configs.without_stages(configs.preset("small")), "num_meta_generations=3")
+    config = configs.add_stage(configs.imitation_preset("small"), "num_meta_generations=3")
     assert config.stages == (dataclasses.replace(configs.SMALL, num_meta_generations=3),)
 
 

@@ -131,14 +131,6 @@ SMALL = Stage(num_meta_generations=512, meta_population_size=64, num_tasks=66)
 REFERENCE = Stage(num_meta_generations=1024, meta_population_size=128, num_tasks=132)
 PAPER = Stage(num_meta_generations=16384, meta_population_size=256, num_tasks=264)
 
-GPU = Imitation(
-    num_synthetic_rounds=16,
-    num_own_rounds=80,
-    steps_per_round=800,
-    num_populations=64,
-    num_at_once=64,
-    learning_rate=0.03,
-)
 PRESETS: dict[str, Config] = {
     "smoke": Config(
         stages=(Stage(num_meta_generations=60, meta_population_size=16, num_tasks=22, num_generations=32),),
@@ -150,11 +142,10 @@ PRESETS: dict[str, Config] = {
         imitation=CPU,
         validation=Validation(every=10, num_tasks=176, num_generations=32),
     ),
-    "small": Config(stages=(SMALL,), chunk_size=64, imitation=GPU),
-    "reference": Config(stages=(REFERENCE,), chunk_size=128, imitation=GPU),
+    "small": Config(stages=(SMALL,), chunk_size=64),
+    "reference": Config(stages=(REFERENCE,), chunk_size=128),
     "paper": Config(
         stages=(PAPER,),
-        imitation=GPU,
         objective=Objective(normalisation="z-score"),
         validation=Validation(every=64),
     ),
@@ -165,6 +156,13 @@ def preset(name: str) -> Config:
     if name not in PRESETS:
         raise unknown("preset", name, PRESETS)
     return PRESETS[name]
+
+
+def imitation_preset(name: str) -> Config:
+    """The preset without any evolution. The smallest is smaller where evolution is, and otherwise the real thing."""
+    if name == "smoke":
+        return Config(stages=(), imitation=CPU, validation=Validation(num_tasks=88))
+    return dataclasses.replace(preset(name), stages=())
 
 
 # Where a flag's value goes: the field of `Config`, or of one of its parts.
@@ -223,11 +221,6 @@ def override(config: Config, settings: dict[str, Any]) -> Config:
     for part, given in parts.items():
         changes[part] = dataclasses.replace(getattr(config, part), **given)
     return dataclasses.replace(config, **changes)
-
-
-def without_stages(config: Config) -> Config:
-    """The same run without any evolution."""
-    return dataclasses.replace(config, stages=())
 
 
 def begin_with(config: Config, init: str, sha256: str, architecture: Architecture) -> Config:

@@ -52,12 +52,12 @@ MEAN_DECAY, SQUARE_DECAY, MUON_DECAY = 0.9, 0.99, 0.95
 class Imitation:
     """How to imitate. The defaults take about four minutes on one H200; `CPU` two minutes on two cores."""
 
-    num_synthetic_rounds: int = 40
-    num_own_rounds: int = 60
-    steps_per_round: int = 400
-    num_populations: int = 256  # per step
-    num_at_once: int = 256  # populations whose gradient is computed at once: a CPU is fastest within its cache
-    learning_rate: float = 0.02
+    num_synthetic_rounds: int = 16
+    num_own_rounds: int = 80
+    steps_per_round: int = 800
+    num_populations: int = 64  # per step
+    num_at_once: int = 64  # populations whose gradient is computed at once: a CPU is fastest within its cache
+    learning_rate: float = 0.03
     num_warmup_steps: int = 100
     max_gradient: float = 1.0  # norm above which a gradient is scaled down
     synthetic_size: int = 64  # individuals in synthetic rounds: few, because cost grows with their square
@@ -103,10 +103,11 @@ class Imitation:
 
 CPU = Imitation(
     num_synthetic_rounds=5,
-    num_own_rounds=5,
+    num_own_rounds=6,
     steps_per_round=240,
     num_populations=16,
     num_at_once=4,
+    learning_rate=0.02,
     num_per_function=1,
     num_held_out=128,
 )
@@ -253,16 +254,16 @@ def _synthetic_fitness(uniform: _Draws, normal: _Draws, x: Float[Array, "P W"], 
 
 
 @pytree
-class Mixture:
-    """In each generation of each run one of two rules decides, the first one with probability `share`."""
+class Either:
+    """One rule or another, as a traced flag says: runs of both are one program, which takes a while to compile."""
 
     first: Any
     second: Any
-    share: Float[Array, ""]
+    is_first: Bool[Array, ""]
 
     def __call__(self, key, fitness, descriptor) -> Float[Array, " P"]:
-        scores = self.first(key, fitness, descriptor), self.second(key, fitness, descriptor)
-        return jnp.where(jax.random.uniform(key) < self.share, *scores)
+        given = key, fitness, descriptor
+        return jax.lax.cond(self.is_first, lambda: self.first(*given), lambda: self.second(*given))
 
 
 def fresh_tasks(key, functions: tuple[str, ...], num_per_function: int, descriptor_dim: int):
@@ -387,8 +388,8 @@ def _step(config: Imitation, state: State, gradient: Params) -> State:
     """One step of Muon (Jordan et al., 2024) on the weights of the layers, of Adam on everything else.
 
     To see neighbours the attention must become sharp, which needs large weights in few directions. Adam gets there
-    slowly: after 30 s on two cores the rank correlation with NS is 0.83, with Muon 0.89. Written out, because optax
-    (0.2.8) does not trace under strict dtype promotion, and its states have no names to be saved by.
+    slowly: after 2,800 steps on batches of 16 the rank correlation with NS was 0.86, with Muon 0.90. Written out,
+    because optax (0.2.8) does not trace under strict dtype promotion, and its states have no names to be saved by.
     """
     norm = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)))
     gradient = jax.tree.map(lambda leaf: leaf * jnp.minimum(1.0, config.max_gradient / (norm + 1e-12)), gradient)
@@ -439,10 +440,10 @@ def fit(key, state: State, pool: Populations | None, config: Imitation, teacher_
 
 
 @partial(jax.jit, static_argnames=("config", "teacher_name", "architecture"))
-def collect(key, params: Params, share, config: Imitation, teacher_name: str, architecture: Architecture):
-    """Populations of runs in which the learned rule takes this share of the decisions, the teacher the others."""
+def collect(key, params: Params, is_own, config: Imitation, teacher_name: str, architecture: Architecture):
+    """Populations of runs of the learned rule, or of the teacher."""
     teacher = teacher_rule(teacher_name, config.population_size, architecture.descriptor_dim)
-    rule = Mixture(Learned(params, architecture), teacher, share)
+    rule = Either(Learned(params, architecture), teacher, is_own)
     return populations_of_runs(key, rule, config, architecture.descriptor_dim)
 
 
@@ -457,16 +458,14 @@ def run_round(
 ) -> tuple[State, Measures]:
     """One round, and how well the rule then agrees with its teacher on held-out populations, if some are given.
 
-    The first rounds use synthetic populations alone; later ones also those of runs, half of them of the learned rule
-    as it is now, half of them of the teacher.
+    The first rounds use synthetic populations alone, later ones also those of runs of the learned rule as it is now.
+    Runs of the teacher in place of these, or among them, make the imitation of DNS a worse rule: in the loop, 0.80 and
+    0.88 of the novelty of DNS against 0.91, at equal rank correlation.
     """
-    key_own, key_teacher, key_fit = jax.random.split(jax.random.fold_in(key, round_number), 3)
+    key_runs, key_fit = jax.random.split(jax.random.fold_in(key, round_number))
     pool = None
     if round_number >= config.num_synthetic_rounds:
-        setting = config, teacher_name, architecture
-        own = collect(key_own, state["params"], jnp.float32(1), *setting)
-        shown = collect(key_teacher, state["params"], jnp.float32(0), *setting)
-        pool = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), own, shown)
+        pool = collect(key_runs, state["params"], jnp.bool(True), config, teacher_name, architecture)
     state, loss = fit(key_fit, state, pool, config, teacher_name, architecture)
     measures = {"loss": loss}
     if held_out is not None:
@@ -513,11 +512,11 @@ def held_out(
 ) -> dict[str, Populations]:
     """Populations to judge by: fresh synthetic ones, and those of runs of the teacher."""
     key_synthetic, key_runs, key_params = jax.random.split(key, 3)
-    # The learned rule decides nothing here; with it, this is the program that own rounds use.
+    # The learned rule decides nothing here.
     params = learned.init_params(key_params, architecture)
     return {
         "synthetic": synthetic(key_synthetic, config.num_held_out, config.num_individuals, architecture.descriptor_dim),
-        "runs": collect(key_runs, params, jnp.float32(0), config, teacher_name, architecture),
+        "runs": collect(key_runs, params, jnp.bool(False), config, teacher_name, architecture),
     }
 
 
