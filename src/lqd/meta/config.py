@@ -133,7 +133,7 @@ PAPER = Stage(num_meta_generations=16384, meta_population_size=256, num_tasks=26
 
 PRESETS: dict[str, Config] = {
     "smoke": Config(
-        stages=(Stage(num_meta_generations=60, meta_population_size=16, num_tasks=22, num_generations=32),),
+        stages=(Stage(num_meta_generations=40, meta_population_size=16, num_tasks=22, num_generations=32),),
         strategy="snes",
         population_size=32,
         batch_size=16,
