@@ -136,7 +136,8 @@ def _attention(layer: Params, x: Float[Array, "P F"], filled: Bool[Array, " P"],
     def attend(rows):
         logits = jnp.einsum("hdj,hdi->hji", key, query[:, :, rows], precision=PRECISION)
         logits = jnp.where(filled[:, None], logits, -jnp.inf)
-        weights = jnp.exp(logits - jnp.max(logits, axis=1, keepdims=True))
+        highest = jnp.max(jax.lax.stop_gradient(logits), axis=1, keepdims=True)  # a shift: it has no gradient
+        weights = jnp.exp(logits - highest)
         total = jnp.einsum("hdj,hji->hdi", value, weights, precision=PRECISION)
         mixed = total[:, :-1] / total[:, -1:]
         return mixed.reshape(x.shape[1], -1).T

@@ -81,8 +81,13 @@ class Config:
             raise InvalidInput(f"seed must be below 2**32, got {self.seed}.")
         architecture = dataclasses.replace(self.architecture, descriptor_dim=self.distribution.descriptor_dim)
         object.__setattr__(self, "architecture", architecture)
-        sizes = {"population_size": self.population_size, "batch_size": self.batch_size}
-        object.__setattr__(self, "imitation", dataclasses.replace(self.imitation, **sizes))
+        imitation = dataclasses.replace(
+            self.imitation,
+            population_size=self.population_size,
+            batch_size=self.batch_size,
+            functions=self.distribution.functions,
+        )
+        object.__setattr__(self, "imitation", imitation)
         self.distribution.check_num_tasks("validation_tasks", self.validation.num_tasks)
         for stage in self.stages:
             self.distribution.check_num_tasks("num_tasks", stage.num_tasks)
@@ -264,7 +269,7 @@ def from_dict(content: dict[str, Any]) -> Config:
         | {
             "stages": tuple(Stage(**stage) for stage in content["stages"]),
             "objective": Objective(**content["objective"]),
-            "imitation": Imitation(**content["imitation"]),
+            "imitation": Imitation(**content["imitation"] | {"functions": distribution["functions"]}),
             "architecture": Architecture(**content["architecture"]),
             "distribution": Distribution(**distribution),
             "validation": Validation(**content["validation"]),

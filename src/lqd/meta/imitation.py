@@ -79,7 +79,7 @@ class Imitation:
             checks.real(name, getattr(self, name), positive=True)
         if checks.real("synthetic_share", self.synthetic_share) > 1:
             raise InvalidInput(f"synthetic_share must be between 0 and 1, got {self.synthetic_share!r}.")
-        if self.num_populations % self.num_at_once:
+        if self.num_populations % min(self.num_at_once, self.num_populations):
             raise InvalidInput(
                 f"num_populations must be a multiple of num_at_once, got {self.num_populations} and {self.num_at_once}."
             )
@@ -329,7 +329,9 @@ def _drawn(key, num: int, pool: Populations) -> Populations:
 
 
 def prepared(params: Params) -> Params:
-    """Random weights changed such that novelty is learned sooner (NS after 40 s on two cores: 0.90 against 0.88).
+    """Random weights changed such that novelty is learned sooner.
+
+    Rank correlation with NS on populations of runs, preset `CPU`: 0.876 against 0.865; more in shorter trainings.
 
     Keys equal queries, so that attention begins with looking at those alike. The first layer adds a constant: without
     it, LayerNorm hides how far from the mean an individual is.
@@ -361,7 +363,7 @@ def _gradient(config: Imitation, num_heads: int, params: Params, batch) -> tuple
     def add(total, piece):
         return jax.tree.map(jnp.add, total, jax.value_and_grad(mean_loss)(params, piece)), None
 
-    num_pieces = config.num_populations // config.num_at_once
+    num_pieces = -(-config.num_populations // config.num_at_once)
     pieces = jax.tree.map(lambda leaf: leaf.reshape(num_pieces, -1, *leaf.shape[1:]), batch)
     zero = jnp.float32(0), jax.tree.map(jnp.zeros_like, params)
     total, _ = jax.lax.scan(add, zero, pieces)

@@ -136,7 +136,7 @@ class _Trainer:
         if self.num_rounds:
             state = checkpoint.unflatten(_under("imitation", self.arrays))
         else:
-            state = imitation.init(start.random_rule(self.config).params)
+            state = imitation.init(imitation.prepared(start.random_rule(self.config).params))
         held_out = imitation.held_out(key_held_out, *setting) if self.leads else None
         while self.num_rounds < config.num_rounds:
             if self._is_stopped():
