@@ -210,6 +210,8 @@ class Imitate(_Learning):
 
     rule: Annotated[str, tyro.conf.Positional] = "ns"
     """ns, dns, ga or me."""
+    out: pathlib.Path = pathlib.Path("runs/imitate")
+    """Folder for the rule, its card, the states, the log and the curve."""
 
     def main(self) -> None:
         from lqd import training
