@@ -166,7 +166,7 @@ def preset(name: str) -> Config:
 def imitation_preset(name: str) -> Config:
     """The preset without any evolution. The smallest is smaller where evolution is, and otherwise the real thing."""
     if name == "smoke":
-        return Config(stages=(), imitation=CPU, validation=Validation(num_tasks=88))
+        return Config(stages=(), imitation=CPU, validation=Validation(num_tasks=44))
     return dataclasses.replace(preset(name), stages=())
 
 

@@ -103,7 +103,7 @@ class Imitation:
 
 CPU = Imitation(
     num_synthetic_rounds=5,
-    num_own_rounds=6,
+    num_own_rounds=8,
     steps_per_round=240,
     num_populations=16,
     num_at_once=4,
