@@ -53,17 +53,7 @@ LARGER = "num_meta_generations=2 meta_population_size=8 num_tasks=4 num_generati
 # --- how runs are made, and compared ---
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation(request):
-    """No optimisations in the fast suite; nothing compiled before is used, so that equal programs give equal bits."""
-    if request.config.getoption("--long"):
-        yield
-        return
-    jax.clear_caches()
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-    jax.clear_caches()
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @pytest.fixture(scope="module")

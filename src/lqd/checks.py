@@ -1,5 +1,6 @@
 """Checks at the door: everything a user gives is looked at here, before anything compiles."""
 
+import importlib
 import numbers
 from typing import Any
 
@@ -15,6 +16,15 @@ def whole(name: str, value, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
         raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
     return int(value)
+
+
+def installed(module: str, extra: str, what: str) -> Any:
+    """An optional package, imported when it is needed; `what` needs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.split(".")[0]
+        raise InvalidInput(f"{what} needs {package} ({error}): pip install 'lqd[{extra}]'.") from error
 
 
 def flag(name: str, value) -> bool:

@@ -235,7 +235,7 @@ def _say(config: Config, outcome: Outcome) -> None:
 
 
 def _table(found: dict[str, Any], measures: tuple[str, ...]) -> None:
-    """Held-out tasks won against each rule of the panel, with the effect size and the geometric mean of the ratios."""
+    """Held-out tasks won against each rule of the panel, with the effect size and the median ratio."""
     for measure in measures:
         for rule, row in found["against"][measure].items():
             won, effect, ratio = (row[key] for key in ("win_rate", "effect_size", "ratio"))

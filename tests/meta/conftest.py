@@ -33,19 +33,6 @@ TINY = {
 }
 
 
-@pytest.fixture(scope="module")
-def quick_compilation(request):
-    """No optimisations in the fast suite; nothing compiled before is used, so that equal programs give equal bits."""
-    if request.config.getoption("--long"):
-        yield
-        return
-    jax.clear_caches()
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-    jax.clear_caches()
-
-
 @pytest.fixture(scope="session")
 def tiny() -> configs.Config:
     return configs.override(configs.preset("smoke"), TINY)

@@ -300,5 +300,5 @@ def test_bad_arrays():
 def test_a_missing_package_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "evosax", None)
     monkeypatch.setitem(sys.modules, "evosax.algorithms", None)
-    with pytest.raises(InvalidInput, match=r"need evosax .*pip install 'lqd\[train\]'"):
+    with pytest.raises(InvalidInput, match=r"needs evosax .*pip install 'lqd\[train\]'"):
         strategy("snes")

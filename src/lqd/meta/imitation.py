@@ -266,19 +266,6 @@ class Either:
         return jax.lax.cond(self.is_first, lambda: self.first(*given), lambda: self.second(*given))
 
 
-def fresh_tasks(key, functions: tuple[str, ...], num_per_function: int, descriptor_dim: int):
-    """Tasks of the training distribution, their descriptors divided by the half width of the descriptor box."""
-    tasks = landscape.sample_batch(
-        key, functions, num_per_function, width=MAX_DIM, min_dim=2, max_dim=MAX_DIM, descriptor_dim=descriptor_dim
-    )
-
-    def scaled(instance):
-        half_width = 2 * BOX * jnp.sqrt(instance.num_dims.astype(jnp.float32))
-        return dataclasses.replace(instance, projection=instance.projection / half_width[:, None, None])
-
-    return landscape.LandscapeBatch(tuple(map(scaled, tasks.instances)), tasks.functions)
-
-
 def snapshots(num_generations: int, num: int) -> tuple[int, ...]:
     """Generations to look at, dense at the start, where populations change fastest, and with the last one."""
     wanted = np.geomspace(1, num_generations, min(num, num_generations))
@@ -288,7 +275,10 @@ def snapshots(num_generations: int, num: int) -> tuple[int, ...]:
 def populations_of_runs(key, rule: Rule, config: Imitation, descriptor_dim: int) -> Populations:
     """Everybody who competed, as the rule saw them, in some generations of one run on each of fresh training tasks."""
     key_tasks, key_runs = jax.random.split(key)
-    tasks = fresh_tasks(key_tasks, config.functions, config.num_per_function, descriptor_dim)
+    tasks = landscape.sample_batch(
+        key_tasks, config.functions, config.num_per_function, width=MAX_DIM, min_dim=2, max_dim=MAX_DIM,
+        descriptor_dim=descriptor_dim,
+    ).with_unit_descriptors()  # fmt: skip
     reproduction = IsoLine(jnp.float32(0.005), jnp.float32(0.05))
     kept = snapshots(config.num_generations, config.num_snapshots)
     place = np.full(config.num_generations, len(kept), np.int32)  # beyond the last place: not kept

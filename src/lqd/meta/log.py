@@ -12,7 +12,6 @@ Deliberately not here: which process writes (the trainer's first), and plots (`f
 """
 
 import csv
-import importlib
 import io
 import pathlib
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lqd.checkpoint import PathLike, write_bytes
-from lqd.checks import is_real
+from lqd.checks import installed, is_real
 from lqd.errors import InvalidInput, Unreadable, unknown
 
 if TYPE_CHECKING:
@@ -46,8 +45,10 @@ class Log:
         self.path, self.columns = pathlib.Path(path), _checked(columns)
         if resume_at is not None and resume_at[0] not in self.columns:
             raise unknown("column of resume_at", resume_at[0], self.columns)
-        board = None if tensorboard is None else _board("tensorboardX", "tensorboard")  # before any file changes
-        service = None if wandb is None else _board("wandb", "wandb")
+        board = (
+            None if tensorboard is None else installed("tensorboardX", "tensorboard", "tensorboard=...")
+        )  # before any file changes
+        service = None if wandb is None else installed("wandb", "wandb", "wandb=...")
         _restore(self.path, self.columns, resume_at)
         self._tensorboard = self._wandb = None
         if board is not None:
@@ -181,11 +182,3 @@ def _line(cells: list[str]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue()
-
-
-def _board(module: str, extra: str) -> Any:
-    """An optional package, imported when asked for."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise InvalidInput(f"{extra}=... needs {module} ({error}): pip install 'lqd[{extra}]'.") from error

@@ -14,7 +14,6 @@ tasks of its meta-generation, so the best of two meta-generations cannot be told
 
 import dataclasses
 import functools
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from lqd.checks import real, whole
+from lqd.checks import installed, real, whole
 from lqd.errors import InvalidInput, unknown
 
 NAMES = ("sep-cma-es", "sep-cma-es-stock", "snes", "open-es")
@@ -54,7 +53,7 @@ class Strategy:
                 f"meta_population_size (num_members) must be even for 'open-es', whose members come in pairs around "
                 f"the mean, got {members}; use {members + 1}."
             )
-        _library("evosax.algorithms")
+        installed("evosax.algorithms", "train", "a strategy")
 
     def init(self, mean: Float[Array | np.ndarray, "n"]) -> State:
         """A search that begins at this mean, with the step size `sigma`."""
@@ -136,10 +135,10 @@ def _build(strategy: Strategy) -> _Built:
 
 def _algorithm(strategy: Strategy) -> tuple[Any, Any]:
     """evosax's object and its settings."""
-    algorithms = _library("evosax.algorithms")
+    algorithms = installed("evosax.algorithms", "train", "a strategy")
     solution = np.zeros(strategy.num_params, np.float32)
     if strategy.name == "open-es":
-        optax = _library("optax")
+        optax = installed("optax", "train", "a strategy")
         algorithm = algorithms.Open_ES(
             strategy.num_members,
             solution,
@@ -185,11 +184,3 @@ def _check_shapes(**named: tuple[jax.Array, tuple[int, ...]]) -> None:
     for name, (array, shape) in named.items():
         if array.shape != shape:
             raise InvalidInput(f"{name} must have shape {shape}, got {array.shape}.")
-
-
-def _library(name: str) -> Any:
-    """An optional package, imported when first needed."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise InvalidInput(f"strategies need {name.split('.')[0]} ({error}): pip install 'lqd[train]'.") from error

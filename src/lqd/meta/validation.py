@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int
 
 from lqd.checkpoint import read_arrays, write_arrays
 from lqd.errors import Unreadable
@@ -26,52 +26,11 @@ from lqd.meta import generation
 from lqd.meta.config import Config, to_dict
 from lqd.meta.objective import NAMES, Measures
 from lqd.tasks.landscape import LandscapeBatch
-from lqd.tasks.task import Box
-from lqd.types import Evaluation, pytree
+from lqd.types import pytree
 
 PANEL = ("ga", "ns", "dns", "me", "random")
 SEED = 2**32 - 1  # of the held-out tasks: the largest there is, and folded differently from training's keys
 Table = dict[str, np.ndarray]  # measure -> one value per task
-
-
-@pytree
-class _UnitDescriptors:
-    """The same tasks with descriptors divided by the half width of their own box, so that MAP-Elites can have the
-    same cells on all of them; no other rule looks at the scale. What is measured is scaled back."""
-
-    tasks: LandscapeBatch
-
-    @property
-    def half_width(self) -> Float[Array, " K"]:
-        num_dims = jnp.concatenate([instance.num_dims for instance in self.tasks.instances])
-        return 10 * jnp.sqrt(num_dims.astype(jnp.float32))
-
-    @property
-    def num_tasks(self) -> int:
-        return self.tasks.num_tasks
-
-    @property
-    def dim(self) -> int:
-        return self.tasks.dim
-
-    @property
-    def descriptor_dim(self) -> int:
-        return self.tasks.descriptor_dim
-
-    @property
-    def bounds(self) -> Box:
-        return self.tasks.bounds
-
-    @property
-    def f_opt(self) -> Float[Array, " K"]:
-        return self.tasks.f_opt
-
-    def evaluate(self, key: Key[Array, " K"], x: Float[Array, "K B W"]) -> Evaluation:
-        evaluation = self.tasks.evaluate(key, x)
-        return Evaluation(evaluation.fitness, evaluation.descriptor / self.half_width[:, None, None])
-
-    def noiseless(self, x: Float[Array, "K B W"]) -> Float[Array, "K B"]:
-        return self.tasks.noiseless(x)
 
 
 @pytree
@@ -184,11 +143,9 @@ def _anchors(config: Config, key, tasks: LandscapeBatch) -> Float[Array, " K"]:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _run(config: Config, rule: _Contender, keys, tasks: LandscapeBatch, f_rand) -> Measures:
-    unit = _UnitDescriptors(tasks)
     num_generations = jnp.int32(config.validation.num_generations)
-    measured = generation.run_rule(rule, keys, unit, config, num_generations, f_rand)
-    scaled = {name: measured[name] * unit.half_width for name in ("novelty", "qd")}
-    return measured | scaled
+    measured = generation.run_rule(rule, keys, tasks.with_unit_descriptors(), config, num_generations, f_rand)
+    return measured | {name: measured[name] * tasks.descriptor_half_width for name in ("novelty", "qd")}
 
 
 def _wins(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
@@ -200,14 +157,15 @@ def _wins(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
 def compare(ours: np.ndarray, theirs: np.ndarray, measure: str) -> Comparison:
     """Paired over tasks.
 
-    The ratio is a geometric mean, of novelties or QD scores, or for fitness (at most 0 on these tasks) of regrets, the
-    other's over ours: above 1 is better. The effect size is the matched-pairs rank-biserial correlation of the log
-    ratios: the share of the rank sum of a Wilcoxon test in favour minus the share against (-1 to 1).
+    The ratio is a median, of novelties or QD scores, or for fitness (at most 0 on these tasks) of regrets, the other's
+    over ours: above 1 is better. A mean would be decided by the tasks on which one population collapsed. The effect
+    size is the matched-pairs rank-biserial correlation of the log ratios: the share of the rank sum of a Wilcoxon test
+    in favour minus the share against (-1 to 1).
     """
     floor, worst = (1e-8, -1e30) if measure == "fitness" else (1e-6, 0.0)
     first, second = (np.maximum(np.abs(np.nan_to_num(v, nan=worst, neginf=worst)), floor) for v in (ours, theirs))
     logs = np.log(second / first) if measure == "fitness" else np.log(first / second)
-    return Comparison(float(_wins(ours, theirs).mean()), _rank_biserial(logs), float(np.exp(logs.mean())))
+    return Comparison(float(_wins(ours, theirs).mean()), _rank_biserial(logs), float(np.exp(np.median(logs))))
 
 
 def _rank_biserial(differences: np.ndarray) -> float:

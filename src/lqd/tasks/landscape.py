@@ -74,6 +74,11 @@ def _descriptor(instance: Instance, x: Float[Array, "B W"]) -> Float[Array, "B D
     return bbob.matmul(x, instance.projection.T.astype(x.dtype))
 
 
+def descriptor_half_width(num_dims: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
+    """Half the side of the square that MAP-Elites divides; nearly all descriptors of points of the box lie in it."""
+    return 10 * jnp.sqrt(num_dims.astype(jnp.float32))
+
+
 def _box(half_width: Float[Array, ""], dim: int) -> Box:
     high = jnp.broadcast_to(half_width, (dim,))
     return -high, high
@@ -104,8 +109,7 @@ class Landscape:
 
     @property
     def descriptor_bounds(self) -> Box:
-        dtype = self.instance.x_opt.dtype
-        return _box(10 * jnp.sqrt(self.instance.num_dims.astype(dtype)), self.descriptor_dim)
+        return _box(descriptor_half_width(self.instance.num_dims), self.descriptor_dim)
 
     @property
     def f_opt(self) -> Float[Array, ""]:
@@ -153,6 +157,19 @@ class LandscapeBatch:
     @property
     def f_opt(self) -> Float[Array, " K"]:
         return jnp.zeros(self.num_tasks)
+
+    @property
+    def descriptor_half_width(self) -> Float[Array, " K"]:
+        return descriptor_half_width(jnp.concatenate([instance.num_dims for instance in self.instances]))
+
+    def with_unit_descriptors(self) -> "LandscapeBatch":
+        """The same tasks with every descriptor box [-1, 1]^D, so that one tessellation serves all of them."""
+
+        def scaled(instance):
+            half_width = descriptor_half_width(instance.num_dims).astype(instance.projection.dtype)
+            return dataclasses.replace(instance, projection=instance.projection / half_width[:, None, None])
+
+        return LandscapeBatch(tuple(map(scaled, self.instances)), self.functions)
 
     def task(self, k: int) -> Landscape:
         """The task in place `k`, alone."""
