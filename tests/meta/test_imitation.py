@@ -12,7 +12,7 @@ import scipy.stats
 from lqd.errors import InvalidInput
 from lqd.evolution import learned
 from lqd.evolution.learned import Architecture, Learned
-from lqd.meta import imitation
+from lqd.meta import imitation, populations
 from lqd.meta.imitation import Imitation
 
 INF = np.inf
@@ -104,7 +104,7 @@ def test_all_equal_and_all_empty_give_targets_of_zero():
 
 @pytest.mark.parametrize("name", imitation.TEACHERS)
 def test_agreement_equals_scipy_and_a_count_of_survivors(name):
-    fitness, descriptor = imitation.synthetic(jax.random.key(3), 40, 20, 2)
+    fitness, descriptor = populations.synthetic(jax.random.key(3), 40, 20, 2)
     descriptor = descriptor.at[:, 5].set(descriptor[:, 4])  # a tie
     student, rule = Learned(START, SMALL), teacher(name, 12)
     found = imitation.agreement(START, SMALL, rule, fitness, descriptor, 12)
@@ -121,7 +121,7 @@ def test_agreement_equals_scipy_and_a_count_of_survivors(name):
 
 
 def test_a_rule_agrees_with_itself():
-    fitness, descriptor = imitation.synthetic(jax.random.key(4), 20, 20, 2)
+    fitness, descriptor = populations.synthetic(jax.random.key(4), 20, 20, 2)
     rule = Learned(START, SMALL)
     found = imitation.agreement(rule.params, SMALL, rule, fitness, descriptor, 12)
     np.testing.assert_allclose(found["spearman"], 1, atol=1e-5)
@@ -130,8 +130,8 @@ def test_a_rule_agrees_with_itself():
 
 @pytest.mark.parametrize("descriptor_dim", [1, 2, 5])
 def test_synthetic_populations(descriptor_dim):
-    fitness, descriptor = imitation.synthetic(jax.random.key(1), 300, 40, descriptor_dim)
-    again, _ = imitation.synthetic(jax.random.key(1), 300, 40, descriptor_dim)
+    fitness, descriptor = populations.synthetic(jax.random.key(1), 300, 40, descriptor_dim)
+    again, _ = populations.synthetic(jax.random.key(1), 300, 40, descriptor_dim)
     np.testing.assert_array_equal(fitness, again)
     assert descriptor.shape == (300, 40, descriptor_dim)
     assert np.isfinite(descriptor).all()
@@ -148,7 +148,7 @@ def test_synthetic_populations(descriptor_dim):
 
 
 def test_fitness_of_synthetic_populations_depends_on_the_descriptor():
-    fitness, descriptor = map(np.asarray, imitation.synthetic(jax.random.key(2), 200, 60, 2))
+    fitness, descriptor = map(np.asarray, populations.synthetic(jax.random.key(2), 200, 60, 2))
 
     def neighbours_alike(f, d):
         keep = f > -INF
@@ -161,11 +161,11 @@ def test_fitness_of_synthetic_populations_depends_on_the_descriptor():
 
 
 def test_snapshots_are_dense_at_the_start_and_end_with_the_last_generation():
-    kept = imitation.snapshots(256, 16)
+    kept = populations.snapshots(256, 16)
     assert kept[0] == 0
     assert kept[-1] == 255
     assert list(kept) == sorted(set(kept))
-    assert imitation.snapshots(3, 16) == (0, 1, 2)
+    assert populations.snapshots(3, 16) == (0, 1, 2)
 
 
 def test_runs_give_the_populations_that_competed(held_out):
@@ -174,7 +174,7 @@ def test_runs_give_the_populations_that_competed(held_out):
     assert np.isfinite(descriptor).all()
     assert np.mean(np.abs(descriptor) <= 1) > 0.9
     scores = jax.vmap(teacher("ns"), (None, 0, 0))(None, *held_out["runs"])
-    assert imitation.snapshots(CONFIG.num_generations, CONFIG.num_snapshots)[:2] == (0, 1)
+    assert populations.snapshots(CONFIG.num_generations, CONFIG.num_snapshots)[:2] == (0, 1)
     for task in range(4):  # the best of the first generation are the incumbents of the second
         best = np.argsort(-np.asarray(scores[task]), kind="stable")[:24]
         np.testing.assert_array_equal(descriptor[4 + task, :24], descriptor[task, best])
@@ -231,7 +231,7 @@ gradients = jax.jit(jax.vmap(jax.grad(imitation.loss_of_one), (None, None, 0, 0,
 
 @pytest.mark.parametrize("name", imitation.TEACHERS)
 def test_gradients_are_finite_whatever_the_population(name):
-    fitness, descriptor = imitation.synthetic(jax.random.key(6), 6, 10, 2)
+    fitness, descriptor = populations.synthetic(jax.random.key(6), 6, 10, 2)
     fitness = fitness.at[0].set(-INF)  # nobody
     fitness = fitness.at[1, 1:].set(-INF)  # a lone one
     descriptor, fitness = descriptor.at[2].set(0.5), fitness.at[2].set(1.0)  # all alike
