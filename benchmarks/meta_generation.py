@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from lqd.evolution import loop
+from lqd.evolution import kernel, loop
 from lqd.evolution.reproduction import IsoLine
 from lqd.meta import config as configs
 from lqd.meta import generation, start
@@ -153,7 +153,8 @@ def main() -> None:
     num_members, num_generations = stage.meta_population_size, jnp.int32(stage.num_generations)
     print(
         f"{jax.devices()[0].device_kind}, jax {jax.__version__}: M={num_members}, K={stage.num_tasks}, "
-        f"T={stage.num_generations}, {config.architecture.num_layers} layers",
+        f"T={stage.num_generations}, {config.architecture.num_layers} layers, "
+        f"competition by {kernel.fastest_forward(config.architecture).func.__module__}",
         flush=True,
     )
     timed_ = functools.partial(timed, num_repeats=num_repeats)

@@ -9,7 +9,8 @@ import pytest
 
 import lqd
 from lqd import checkpoint
-from lqd.evolution.learned import Architecture, Learned
+from lqd.evolution.learned import Learned
+from lqd.evolution.network import Architecture
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,8 @@ import pytest
 import lqd
 from lqd.cli import main
 from lqd.errors import InvalidInput
-from lqd.evolution.learned import Architecture, Learned
+from lqd.evolution.learned import Learned
+from lqd.evolution.network import Architecture
 from lqd.meta import config as configs
 from lqd.meta import generation, trainer
 from lqd.meta.objective import NAMES

@@ -14,7 +14,8 @@ from lqd import checkpoint
 from lqd.checks import box, float32, numbers_array, whole
 from lqd.errors import InvalidInput, unknown
 from lqd.evolution import cvt, rules
-from lqd.evolution.learned import Architecture, Learned
+from lqd.evolution.learned import Learned
+from lqd.evolution.network import Architecture
 from lqd.evolution.rules import Rule
 
 

@@ -17,7 +17,8 @@ import jax
 import numpy as np
 
 from lqd.errors import Unreadable
-from lqd.evolution.learned import Architecture, Learned, init_params
+from lqd.evolution.learned import Learned
+from lqd.evolution.network import Architecture, init_params
 
 VERSION = "1"
 PathLike = str | os.PathLike[str]

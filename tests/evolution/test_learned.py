@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lqd.evolution import learned, numerics
-from lqd.evolution.learned import Architecture, Learned
+from lqd.evolution import network, numerics
+from lqd.evolution.learned import Learned
+from lqd.evolution.network import Architecture
 
 INF = np.inf
 
@@ -16,7 +17,7 @@ INF = np.inf
 @pytest.fixture(scope="module")
 def rule():
     """Random weights everywhere, biases and norms included, so that none of them can be forgotten unnoticed."""
-    params = learned.init_params(jax.random.key(0), Architecture())
+    params = network.init_params(jax.random.key(0), Architecture())
     leaves, structure = jax.tree.flatten(params)
     keys = jax.random.split(jax.random.key(1), len(leaves))
     noisy = [leaf + 0.3 * jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys, strict=True)]
@@ -62,7 +63,7 @@ def numpy_forward(params, fitness, descriptor):
 
 def test_number_of_parameters():
     def count(descriptor_dim):
-        params = learned.init_params(jax.random.key(0), Architecture(descriptor_dim=descriptor_dim))
+        params = network.init_params(jax.random.key(0), Architecture(descriptor_dim=descriptor_dim))
         return sum(leaf.size for leaf in jax.tree.leaves(params))
 
     assert count(2) == 6881
@@ -70,7 +71,7 @@ def test_number_of_parameters():
 
 
 def test_start_is_lecun_normal_with_zero_biases():
-    params = learned.init_params(jax.random.key(0), Architecture(num_features=64, num_hidden=64))
+    params = network.init_params(jax.random.key(0), Architecture(num_features=64, num_hidden=64))
     assert abs(float(jnp.std(params["layers"]["query"]["weight"])) * 8 - 1) < 0.05
     assert float(jnp.max(jnp.abs(params["layers"]["up"]["bias"]))) == 0
     layers = params["layers"]["value"]["weight"]
@@ -93,18 +94,18 @@ def test_blocked_attention_equals_the_whole(rule, monkeypatch):
 @pytest.mark.parametrize("num", [6, 20, 160])
 def test_attention_for_gpus_equals_the_other(rule, num):
     fitness, descriptor = population(num)
-    x, filled = learned.features(jnp.asarray(fitness), jnp.asarray(descriptor)), jnp.asarray(fitness) > -INF
-    expected = learned.forward(rule.params, 4, x, filled)
-    found = learned.forward(rule.params, 4, x, filled, learned._attention_by_reduction)
+    x, filled = network.features(jnp.asarray(fitness), jnp.asarray(descriptor)), jnp.asarray(fitness) > -INF
+    expected = network.forward(rule.params, 4, x, filled)
+    found = network.forward(rule.params, 4, x, filled, network._attention_by_reduction)
     np.testing.assert_allclose(found[filled], expected[filled], rtol=2e-4, atol=2e-5)
 
 
 def test_attention_follows_the_default_device():
-    assert learned._fastest_attention() is learned._attention
+    assert network.fastest_attention() is network._attention
     with jax.default_device(jax.devices("cpu")[0]):
-        assert learned._fastest_attention() is learned._attention
+        assert network.fastest_attention() is network._attention
     with jax.default_device("gpu"):
-        assert learned._fastest_attention() is learned._attention_by_reduction
+        assert network.fastest_attention() is network._attention_by_reduction
 
 
 def test_the_rule_is_blind_to_shift_and_scale_of_every_column(rule):
@@ -127,7 +128,7 @@ def test_the_rule_is_blind_to_shift_and_scale_of_every_column(rule):
 def test_standardise(column, expected):
     padded = jnp.array([*column, 77.0], jnp.float32)
     filled = jnp.array([True] * 4 + [False])
-    np.testing.assert_allclose(learned.standardise(padded, filled), [*expected, 0.0], atol=1e-6)
+    np.testing.assert_allclose(network.standardise(padded, filled), [*expected, 0.0], atol=1e-6)
 
 
 def test_another_descriptor_dimension_is_refused_by_name(rule):

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from lqd.errors import InvalidInput
-from lqd.evolution.learned import Architecture
+from lqd.evolution.network import Architecture
 from lqd.meta import config as configs
 from lqd.meta.config import PRESETS, Config, Stage
 from lqd.tasks import landscape

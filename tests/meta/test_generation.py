@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from lqd.evolution import compiling
-from lqd.evolution.learned import Architecture, Learned
+from lqd.evolution.learned import Learned
+from lqd.evolution.network import Architecture
 from lqd.meta import config as configs
 from lqd.meta import generation
 from lqd.meta.generation import TRAINING, Generation

@@ -10,8 +10,9 @@ import pytest
 import scipy.stats
 
 from lqd.errors import InvalidInput
-from lqd.evolution import learned
-from lqd.evolution.learned import Architecture, Learned
+from lqd.evolution import network
+from lqd.evolution.learned import Learned
+from lqd.evolution.network import Architecture
 from lqd.meta import imitation, populations
 from lqd.meta.imitation import Imitation
 
@@ -34,7 +35,7 @@ CONFIG = Imitation(
     num_held_out=32,
 )
 KEY = jax.random.key(0)
-START = imitation.prepared(learned.init_params(KEY, SMALL))
+START = imitation.prepared(network.init_params(KEY, SMALL))
 
 
 def standardised(values):
@@ -184,7 +185,7 @@ def test_own_runs_follow_the_rule_that_decides():
     def descriptors(params, is_own):
         return imitation.collect(KEY, params, jnp.bool(is_own), CONFIG, "ns", SMALL)[1]
 
-    one, other = START, imitation.prepared(learned.init_params(jax.random.key(1), SMALL))
+    one, other = START, imitation.prepared(network.init_params(jax.random.key(1), SMALL))
     np.testing.assert_array_equal(descriptors(one, False), descriptors(other, False))  # the teacher's
     own, differently = descriptors(one, True), descriptors(other, True)
     np.testing.assert_array_equal(own[:4], differently[:4])  # nobody has competed yet
@@ -236,7 +237,7 @@ def test_gradients_are_finite_whatever_the_population(name):
     fitness = fitness.at[1, 1:].set(-INF)  # a lone one
     descriptor, fitness = descriptor.at[2].set(0.5), fitness.at[2].set(1.0)  # all alike
     fitness = fitness.at[3, :7].set(-INF)
-    x = jax.vmap(learned.features)(fitness, descriptor)
+    x = jax.vmap(network.features)(fitness, descriptor)
     target = jax.vmap(lambda f, d: imitation.targets(teacher(name), f, d))(fitness, descriptor)
     gradient = gradients(START, SMALL.num_heads, x, fitness > -INF, target)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
@@ -282,7 +283,7 @@ def test_an_unknown_teacher_is_refused_with_the_choices():
 def test_two_minutes_on_a_cpu_reach_the_goal(name, goal):
     config, architecture = imitation.CPU, Architecture()
     held_out = imitation.held_out(jax.random.key(99), config, name, architecture)
-    state, began = imitation.init(imitation.prepared(learned.init_params(KEY, architecture))), time.perf_counter()
+    state, began = imitation.init(imitation.prepared(network.init_params(KEY, architecture))), time.perf_counter()
     for number in range(config.num_rounds):
         state, measured = imitation.run_round(KEY, state, number, config, name, architecture, held_out)
     jax.block_until_ready(state)

@@ -11,7 +11,7 @@ from typing import Any
 
 from lqd import checks
 from lqd.errors import InvalidInput, unknown
-from lqd.evolution.learned import Architecture
+from lqd.evolution.network import Architecture
 from lqd.meta import strategy as strategies
 from lqd.meta.distribution import Distribution
 from lqd.meta.imitation import CPU, TEACHERS, Imitation

@@ -22,7 +22,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, Key
 
 from lqd.evolution import loop
-from lqd.evolution.learned import Architecture, Learned, init_params
+from lqd.evolution.learned import Learned
+from lqd.evolution.network import Architecture, init_params
 from lqd.evolution.reproduction import IsoLine
 from lqd.evolution.rules import Rule
 from lqd.meta import objective

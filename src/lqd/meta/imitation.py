@@ -27,8 +27,9 @@ from jaxtyping import Array, Bool, Float, Key
 
 from lqd import checks
 from lqd.errors import InvalidInput, unknown
-from lqd.evolution import cvt, learned, loop, rules
-from lqd.evolution.learned import Architecture, Learned, Params
+from lqd.evolution import cvt, loop, network, rules
+from lqd.evolution.learned import Learned
+from lqd.evolution.network import Architecture, Params
 from lqd.evolution.rules import Rule
 from lqd.meta.populations import Populations, drawn, populations_of_runs, synthetic
 from lqd.tasks import landscape
@@ -140,7 +141,7 @@ def ranks(scores: Float[Array, " P"], filled: Bool[Array, " P"]) -> Float[Array,
 def targets(teacher: Teacher, fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Float[Array, " P"]:
     """Ranks of the teacher's scores, standardised. Ranks, because survival depends on nothing else."""
     filled = fitness > -jnp.inf
-    return learned.standardise(ranks(teacher(None, fitness, descriptor), filled), filled)
+    return network.standardise(ranks(teacher(None, fitness, descriptor), filled), filled)
 
 
 def _mean_where(values: Float[Array, " P"], where: Bool[Array, " P"]) -> Float[Array, ""]:
@@ -154,7 +155,7 @@ def loss_of_one(params: Params, num_heads: int, x, filled, target) -> Float[Arra
     rank correlation than the squared error. Features and targets come as data: no gradient runs through them.
     """
     filled = filled | ~jnp.any(filled)  # attention over nobody is NaN, also in its gradient
-    scores = learned.forward(params, num_heads, x, filled)
+    scores = network.forward(params, num_heads, x, filled)
     centred = jnp.where(filled, scores - _mean_where(scores, filled), 0.0)
     variance = _mean_where(centred**2, filled)
     correlation = _mean_where(centred * target, filled) * jax.lax.rsqrt(variance + 1e-4)
@@ -280,7 +281,7 @@ def fit(key, state: State, pool: Populations | None, config: Imitation, teacher_
 
     def step(state, key):
         fitness, descriptor = populations(key)
-        x = jax.vmap(learned.features)(fitness, descriptor)
+        x = jax.vmap(network.features)(fitness, descriptor)
         target = jax.vmap(partial(targets, teacher))(fitness, descriptor)
         batch = x, fitness > -jnp.inf, target
         loss, gradient = _gradient(config, architecture.num_heads, state["params"], batch)
@@ -337,7 +338,7 @@ def _survivors(scores, fitness, descriptor, population_size: int) -> Bool[Array,
 def _agreement_of_one(params, architecture, teacher, population_size: int, fitness, descriptor) -> Measures:
     filled = fitness > -jnp.inf
     scores = Learned(params, architecture)(None, fitness, descriptor)
-    ours = learned.standardise(ranks(scores, filled), filled)
+    ours = network.standardise(ranks(scores, filled), filled)
     correlation = _mean_where(ours * targets(teacher, fitness, descriptor), filled)
     stays = _survivors(scores, fitness, descriptor, population_size)
     should = _survivors(teacher(None, fitness, descriptor), fitness, descriptor, population_size)
@@ -364,7 +365,7 @@ def held_out(
     """Populations to judge by: fresh synthetic ones, and those of runs of the teacher."""
     key_synthetic, key_runs, key_params = jax.random.split(key, 3)
     # The learned rule decides nothing here.
-    params = learned.init_params(key_params, architecture)
+    params = network.init_params(key_params, architecture)
     return {
         "synthetic": synthetic(key_synthetic, config.num_held_out, config.num_individuals, architecture.descriptor_dim),
         "runs": collect(key_runs, params, jnp.bool(False), config, teacher_name, architecture),

@@ -1,0 +1,236 @@
+"""The kernel's steps on the CPU, one by one (Pallas's interpreter), against the definition; and when it is chosen."""
+
+import functools
+import os
+import subprocess
+import sys
+import warnings
+
+import jax
+import jax.extend
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rulesets
+
+from lqd.errors import InvalidInput
+from lqd.evolution import kernel, network
+from lqd.evolution.learned import Learned
+from lqd.evolution.network import Architecture
+
+PAPER = Architecture()
+
+
+@functools.partial(jax.jit, static_argnums=(0, 4))
+def interpreted(num_heads, params, x, filled, exact=False):
+    return kernel.forward(params, num_heads, x, filled, exact=exact, interpret=True)
+
+
+@pytest.mark.parametrize("name", rulesets.ARCHITECTURES)
+@pytest.mark.parametrize("num", [3, 48])
+def test_every_architecture(name, num):
+    architecture = rulesets.ARCHITECTURES[name]
+    params = rulesets.noisy(architecture)
+    x, filled = rulesets.inputs(num, architecture)
+    expected = network.forward(params, architecture.num_heads, x, filled)
+    found = interpreted(architecture.num_heads, params, x, filled)
+    assert rulesets.relative_error(found, expected, filled) < 3e-4
+    exact = interpreted(architecture.num_heads, params, x, filled, exact=True)
+    assert rulesets.relative_error(exact, expected, filled) < 1e-5
+
+
+@pytest.mark.parametrize("num", [1, 160, 200, 300])
+def test_every_kind_of_size(num):
+    """One tile, the usual five, larger tiles, and the attention alone."""
+    params = rulesets.noisy(PAPER, sharpness=3.0)
+    x, filled = rulesets.inputs(num, PAPER)
+    expected = network.forward(params, 4, x, filled)
+    assert rulesets.relative_error(interpreted(4, params, x, filled), expected, filled) < 3e-4
+
+
+@pytest.mark.parametrize("num", [40, 300])
+def test_sharp_attention_is_exact_to_more_than_half_precision(num):
+    """Logits in the hundreds: their rounding to half precision alone would change weights by a tenth."""
+    params = rulesets.noisy(PAPER, sharpness=4.0)
+    x, filled = rulesets.inputs(num, PAPER)
+    expected = network.forward(params, 4, x, filled)
+    assert rulesets.relative_error(interpreted(4, params, x, filled), expected, filled) < 2e-3
+    assert rulesets.relative_error(interpreted(4, params, x, filled, exact=True), expected, filled) < 1e-4
+
+
+def test_populations_of_runs_keep_their_survivors():
+    x, filled = rulesets.of_runs()
+    params = rulesets.noisy(PAPER, sharpness=3.0)
+    expected = jax.jit(jax.vmap(lambda x, filled: network.forward(params, 4, x, filled)))(x, filled)
+    found = jax.jit(jax.vmap(lambda x, filled: kernel.forward(params, 4, x, filled, interpret=True)))(x, filled)
+    changed = rulesets.num_other_survivors(found, expected, filled)
+    assert len(changed) >= 30
+    assert np.median(changed) == 0
+    assert np.mean(changed) < 0.5
+
+
+def test_empty_slots_say_nothing():
+    params = rulesets.noisy(PAPER)
+    x, filled = rulesets.inputs(40, PAPER, num_empty=9)
+    expected = interpreted(4, params, x, filled)
+    other = interpreted(4, params, jnp.where(filled[:, None], x, 77.0), filled)
+    np.testing.assert_array_equal(other[filled], expected[filled])
+    alone = interpreted(4, params, x[9:], filled[9:])
+    np.testing.assert_allclose(alone, expected[9:], rtol=1e-3, atol=1e-4)
+
+
+def test_an_empty_population_has_no_scores(monkeypatch):
+    monkeypatch.setenv(kernel.SETTING, "interpret")
+    scores = Learned(rulesets.noisy(PAPER))(None, jnp.full(40, -jnp.inf), jnp.zeros((40, 2)))
+    np.testing.assert_array_equal(scores, np.full(40, -np.inf))
+
+
+@pytest.mark.parametrize("what", ["query", "value", "up", "out", "down"])
+def test_weights_beyond_half_precision_run_the_plain_version(what):
+    params = rulesets.noisy(PAPER)
+    params["layers"][what]["weight"] *= jnp.float32(1e5)
+    x, filled = rulesets.inputs(40, PAPER)
+    expected = jax.jit(lambda params: network.forward(params, 4, x, filled))(params)
+    np.testing.assert_allclose(interpreted(4, params, x, filled), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_one_rule_with_huge_weights_does_not_spoil_the_others():
+    params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(rulesets.noisy(PAPER, seed) for seed in range(2)))
+    params["layers"]["query"]["weight"] = params["layers"]["query"]["weight"].at[1].mul(1e6)
+    x, filled = rulesets.inputs(40, PAPER)
+    run = jax.vmap(lambda params: kernel.forward(params, 4, x, filled, interpret=True))
+    expected = jax.vmap(lambda params: network.forward(params, 4, x, filled))(params)
+    np.testing.assert_allclose(jax.jit(run)(params)[0], expected[0], rtol=1e-3, atol=1e-3)
+
+
+def test_weights_that_are_no_numbers_give_no_scores():
+    params = rulesets.noisy(PAPER)
+    params["layers"]["up"]["weight"] = params["layers"]["up"]["weight"].at[0, 0, 0].set(jnp.nan)
+    x, filled = rulesets.inputs(40, PAPER)
+    assert np.isnan(interpreted(4, params, x, filled)).all()
+
+
+@pytest.mark.parametrize("num", [20, 300])
+def test_mapping_in_any_nesting_changes_nothing(num):
+    small = Architecture(num_layers=1)
+    rules = [rulesets.noisy(small, seed) for seed in range(2)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rules)
+    pairs = [rulesets.inputs(num, small, seed, num_empty=seed) for seed in range(3)]
+    x, filled = (jnp.stack(part) for part in zip(*pairs, strict=True))
+
+    def one(params, x, filled):
+        return kernel.forward(params, 4, x, filled, interpret=True)
+
+    per_population = jax.vmap(one, in_axes=(None, 0, 0))
+    single = jax.jit(one)
+    expected = np.stack([[single(rule, *pair) for pair in pairs] for rule in rules])
+    nestings = {
+        "rules of populations": jax.vmap(per_population, in_axes=(0, None, None)),
+        "populations of rules": lambda p, x, f: jnp.swapaxes(
+            jax.vmap(jax.vmap(one, in_axes=(0, None, None)), in_axes=(None, 0, 0))(p, x, f), 0, 1
+        ),
+        "seeds of rules of populations": lambda p, x, f: jax.vmap(
+            jax.vmap(per_population, in_axes=(0, None, None)), in_axes=(None, 0, 0)
+        )(p, jnp.stack([x, x]), jnp.stack([f, f]))[1],
+    }
+    for name, nesting in nestings.items():
+        found = jax.jit(nesting)(stacked, x, filled)
+        if num <= kernel.MAX_FUSED:
+            np.testing.assert_array_equal(found, expected, err_msg=name)
+        else:  # all but the attention is up to XLA
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize(("num", "exact"), [(160, False), (48, True), (300, False)])
+def test_the_gpu_compiler_gets_a_program(num, exact):
+    """Lowered for a GPU without having one: what Pallas cannot translate fails here."""
+    if jax.__version_info__ >= (0, 11):
+        pytest.skip("newer JAX compiles for the GPU while lowering, which needs its libraries")
+    params = jax.eval_shape(lambda: network.init_params(jax.random.key(0), PAPER))
+    x, filled = jax.ShapeDtypeStruct((num, 3), jnp.float32), jax.ShapeDtypeStruct((num,), bool)
+    run = jax.jit(lambda params, x, filled: kernel.forward(params, 4, x, filled, exact=exact))
+    text = run.trace(params, x, filled).lower(lowering_platforms=("cuda",)).as_text()
+    assert "triton" in text
+
+
+def test_memory_above_the_limit_is_linear():
+    params = rulesets.noisy(Architecture(num_layers=1))
+
+    def largest_array(num):
+        x, filled = rulesets.inputs(num, PAPER)
+        sizes = []
+
+        def visit(jaxpr):
+            for equation in jaxpr.eqns:
+                sizes.extend(variable.aval.size for variable in equation.outvars)
+                if equation.primitive.name != "pallas_call":
+                    for inner in jax.extend.core.jaxprs_in_params(equation.params):
+                        visit(inner)
+
+        visit(jax.make_jaxpr(lambda x, filled: kernel.forward(params, 4, x, filled))(x, filled).jaxpr)
+        return max(sizes)
+
+    assert largest_array(4096) <= 4 * largest_array(1024)
+    assert largest_array(4096) < 4096 * 100
+
+
+# The choice
+
+
+def test_the_rule_takes_the_kernel_that_is_asked_for(monkeypatch):
+    rule = Learned(rulesets.noisy(PAPER))
+    fitness = jnp.linspace(-1.0, 1.0, 20).at[3].set(-jnp.inf)
+    descriptor = jax.random.normal(jax.random.key(0), (20, 2))
+    monkeypatch.setenv(kernel.SETTING, "off")
+    plain = rule(None, fitness, descriptor)
+    monkeypatch.setenv(kernel.SETTING, "interpret")
+    found = rule(None, fitness, descriptor)
+    assert not np.array_equal(found, plain)
+    np.testing.assert_allclose(found, plain, rtol=1e-3, atol=1e-3)
+    assert found[3] == -np.inf
+
+
+def test_without_a_gpu_it_is_not_chosen(monkeypatch):
+    monkeypatch.delenv(kernel.SETTING, raising=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert kernel.fastest_forward(PAPER).func is network.forward
+
+
+def test_where_it_does_not_compile_one_warning_says_so(monkeypatch):
+    monkeypatch.delenv(kernel.SETTING, raising=False)
+    monkeypatch.setattr(network, "on_gpu", lambda: True)  # this machine has none, so that compiling fails
+    kernel._compiles.cache_clear()
+    try:
+        with pytest.warns(UserWarning, match="LQD_KERNEL=off"):
+            chosen = kernel.fastest_forward(PAPER)
+        assert chosen.func is network.forward
+        assert kernel.fastest_forward(PAPER).func is network.forward  # and does not warn again, which would be an error
+    finally:
+        kernel._compiles.cache_clear()
+
+
+def test_an_unknown_setting_lists_those_there_are(monkeypatch):
+    monkeypatch.setenv(kernel.SETTING, "fsat")
+    with pytest.raises(InvalidInput, match=r"LQD_KERNEL.*'fast'.*'exact'.*'fsat'"):
+        kernel.fastest_forward(PAPER)
+
+
+def test_a_network_that_is_too_wide_runs_plain_unless_asked_otherwise(monkeypatch):
+    wide = Architecture(num_features=128, num_heads=8)
+    monkeypatch.setattr(network, "on_gpu", lambda: True)
+    monkeypatch.delenv(kernel.SETTING, raising=False)
+    assert kernel.fastest_forward(wide).func is network.forward
+    monkeypatch.setenv(kernel.SETTING, "fast")
+    with pytest.raises(InvalidInput, match="LQD_KERNEL=auto"):
+        kernel.fastest_forward(wide)
+
+
+@pytest.mark.long
+def test_the_tests_of_the_plain_rule_pass_with_the_kernel():
+    """The same tests, in a process of its own, because compiled programs remember what they were made with."""
+    files = [f"tests/evolution/test_{name}.py" for name in ("rules", "learned")]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
+    environment = {**os.environ, kernel.SETTING: "interpret"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]

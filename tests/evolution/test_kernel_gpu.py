@@ -1,0 +1,77 @@
+"""The compiled kernel on a GPU against the definition."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rulesets
+
+from lqd.evolution import kernel, network
+from lqd.evolution.network import Architecture
+
+pytestmark = pytest.mark.skipif(jax.default_backend() != "gpu", reason="needs a GPU; the logic is in test_kernel.py")
+
+PAPER = Architecture()
+
+
+@functools.partial(jax.jit, static_argnums=(0, 4))
+def compiled(num_heads, params, x, filled, exact=False):
+    return kernel.forward(params, num_heads, x, filled, exact=exact)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def plain(num_heads, params, x, filled):
+    return network.forward(params, num_heads, x, filled)
+
+
+def test_it_is_chosen(monkeypatch):
+    monkeypatch.delenv(kernel.SETTING, raising=False)
+    assert kernel.fastest_forward(PAPER).func is kernel.forward
+
+
+@pytest.mark.parametrize("name", rulesets.ARCHITECTURES)
+def test_every_architecture(name):
+    architecture = rulesets.ARCHITECTURES[name]
+    params = rulesets.noisy(architecture)
+    x, filled = rulesets.inputs(48, architecture)
+    expected = plain(architecture.num_heads, params, x, filled)
+    for exact, limit in ((False, 3e-4), (True, 1e-5)):
+        found = compiled(architecture.num_heads, params, x, filled, exact)
+        assert rulesets.relative_error(found, expected, filled) < limit, exact
+
+
+@pytest.mark.parametrize("num", [1, 160, 200, 256, 300, 1024])
+def test_every_kind_of_size(num):
+    params = rulesets.noisy(PAPER, sharpness=3.0)
+    x, filled = rulesets.inputs(num, PAPER)
+    expected = plain(4, params, x, filled)
+    assert rulesets.relative_error(compiled(4, params, x, filled), expected, filled) < 3e-4
+
+
+def test_populations_of_runs_keep_their_survivors():
+    x, filled = rulesets.of_runs()
+    params = rulesets.noisy(PAPER, sharpness=3.0)
+    expected = jax.jit(jax.vmap(functools.partial(plain, 4, params)))(x, filled)
+    found = jax.jit(jax.vmap(functools.partial(compiled, 4, params)))(x, filled)
+    changed = rulesets.num_other_survivors(found, expected, filled)
+    assert np.median(changed) == 0
+    assert np.mean(changed) < 0.5
+
+
+def test_weights_beyond_half_precision_run_the_plain_version():
+    params = rulesets.noisy(PAPER)
+    params["layers"]["query"]["weight"] *= jnp.float32(1e5)
+    x, filled = rulesets.inputs(40, PAPER)
+    found, expected = compiled(4, params, x, filled), plain(4, params, x, filled)
+    assert rulesets.relative_error(found, expected, filled) < 1e-3
+
+
+def test_the_number_of_populations_changes_no_bit():
+    rules = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(rulesets.noisy(PAPER, seed) for seed in range(3)))
+    x, filled = jax.vmap(lambda _: rulesets.inputs(160, PAPER)[0])(jnp.arange(5)), rulesets.inputs(160, PAPER)[1]
+    x = x * jnp.arange(1.0, 6.0)[:, None, None]
+    grid = jax.vmap(jax.vmap(lambda p, x: compiled(4, p, x, filled), in_axes=(None, 0)), in_axes=(0, None))
+    alone = compiled(4, jax.tree.map(lambda leaf: leaf[2], rules), x[3], filled)
+    np.testing.assert_array_equal(jax.jit(grid)(rules, x)[2, 3], alone)

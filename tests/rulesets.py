@@ -1,0 +1,64 @@
+"""Networks and populations that the kernel is checked on, with and without a GPU."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lqd.evolution import network
+from lqd.evolution.learned import Learned
+from lqd.evolution.network import Architecture
+from lqd.meta import populations
+from lqd.meta.imitation import Imitation
+
+ARCHITECTURES = {
+    "paper": Architecture(),
+    "padded": Architecture(num_features=12, num_heads=3, num_hidden=20, num_layers=2, descriptor_dim=1),
+    "wide": Architecture(num_features=32, num_heads=2, num_hidden=40, num_layers=1, descriptor_dim=5),
+    "one head": Architecture(num_features=16, num_heads=1, num_hidden=16, num_layers=1),
+}
+
+
+def noisy(architecture: Architecture, seed: int = 0, sharpness: float = 1.0) -> network.Params:
+    """Random weights everywhere, so that none is forgotten unnoticed; sharp attention ranks by small differences."""
+    params = network.init_params(jax.random.key(seed), architecture)
+    leaves, structure = jax.tree.flatten(params)
+    keys = jax.random.split(jax.random.key(seed + 1), len(leaves))
+    leaves = [leaf + 0.3 * jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys, strict=True)]
+    params = jax.tree.unflatten(structure, leaves)
+    for name in ("query", "key"):
+        params["layers"][name] = jax.tree.map(lambda leaf: leaf * jnp.float32(sharpness), params["layers"][name])
+    return params
+
+
+def inputs(num: int, architecture: Architecture, seed: int = 0, num_empty: int = 2):
+    x = jax.random.normal(jax.random.key(seed), (num, 1 + architecture.descriptor_dim))
+    filled = jnp.arange(num) >= min(num_empty, num - 1)
+    return jnp.where(filled[:, None], x, 0.0), filled
+
+
+@functools.cache
+def of_runs(num_generations: int = 24):
+    """Features and filled slots of populations of 160 out of runs of a sharp rule on several functions."""
+    functions = ("sphere", "rastrigin", "katsuura")
+    config = Imitation(num_generations=num_generations, num_snapshots=6, num_per_function=2, functions=functions)
+    rule = Learned(noisy(Architecture(), sharpness=3.0))
+    run = jax.jit(lambda key: populations.populations_of_runs(key, rule, config, 2))
+    fitness, descriptor = run(jax.random.key(5))
+    return jax.vmap(network.features)(fitness, descriptor), fitness > -jnp.inf
+
+
+def relative_error(found, expected, filled) -> float:
+    found, expected = (np.asarray(array, np.float64)[np.asarray(filled)] for array in (found, expected))
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+
+
+def num_other_survivors(found, expected, filled, num_survivors: int = 128):
+    """For each population, how many would survive by one and not by the other."""
+
+    def survivors(scores):
+        order = np.argsort(-np.where(filled, scores, -np.inf), axis=-1, kind="stable")
+        return [set(row[:num_survivors]) for row in order]
+
+    return np.array([len(a - b) for a, b in zip(survivors(found), survivors(expected), strict=True)])
