@@ -226,11 +226,10 @@ def test_a_network_that_is_too_wide_runs_plain_unless_asked_otherwise(monkeypatc
         kernel.fastest_forward(wide)
 
 
-@pytest.mark.long
 def test_the_tests_of_the_plain_rule_pass_with_the_kernel():
     """The same tests, in a process of its own, because compiled programs remember what they were made with."""
     files = [f"tests/evolution/test_{name}.py" for name in ("rules", "learned")]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "learned", *files]
     environment = {**os.environ, kernel.SETTING: "interpret"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]

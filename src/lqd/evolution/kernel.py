@@ -39,13 +39,15 @@ from lqd.errors import InvalidInput
 from lqd.evolution import network
 from lqd.evolution.network import Architecture, Params
 
+Packed = tuple[tuple[Array, ...], Bool[Array, ""]]
+
 SETTING = "LQD_KERNEL"
 CHOICES = {
     "auto": "the kernel on NVIDIA GPUs that can compile it, plain XLA elsewhere",
     "off": "always plain XLA, in float32",
     "fast": "the kernel, or an error",
     "exact": "the kernel with exponentials in two halves, which is float32 to about 1e-6, or an error",
-    "interpret": "the kernel's steps one by one on any device, for tests",
+    "interpret": "the steps of the exact kernel one by one on any device, for tests",
 }
 MAX_FUSED = 256  # individuals whose whole forward pass is one program
 MAX_WIDTH = 64  # features, hidden units and columns of a packed head; wider networks run plain
@@ -64,7 +66,7 @@ def choice() -> str:
     return value
 
 
-def fastest_forward(architecture: Architecture) -> Callable:
+def fastest_forward(architecture: Architecture) -> functools.partial:
     """`network.forward`, or what computes the same faster on the device that work goes to by default."""
     asked = choice()
     if asked == "off" or (asked == "auto" and not (network.on_gpu() and supports(architecture) and _compiles())):
@@ -74,7 +76,7 @@ def fastest_forward(architecture: Architecture) -> Callable:
             f"{SETTING}={asked} needs at most {MAX_WIDTH} features, hidden units and columns of a packed head, "
             f"got {architecture}. Use {SETTING}=auto."
         )
-    return functools.partial(forward, exact=asked == "exact", interpret=asked == "interpret")
+    return functools.partial(forward, exact=asked in ("exact", "interpret"), interpret=asked == "interpret")
 
 
 def supports(architecture: Architecture) -> bool:
@@ -106,11 +108,16 @@ def forward(
     num_heads: int,
     x: Float[Array, "P D+1"],
     filled: Bool[Array, " P"],
+    packed: Packed | None = None,
     exact: bool = False,
     interpret: bool = False,
 ) -> Float[Array, " P"]:
-    """`network.forward`. Mapped over populations and over weights in any nesting, it stays one launch."""
-    one = jax.tree.map(lambda leaf: leaf[None], params)
+    """`network.forward`. Mapped over populations and over weights in any nesting, it stays one launch.
+
+    `packed` is what `pack` makes of the weights, for those who call this often with the same ones.
+    """
+    weights = params, packed if packed is not None else pack(params, num_heads)
+    one = jax.tree.map(lambda leaf: leaf[None], weights)
     return _forward_of(num_heads, exact, interpret)(one, x[None, None], filled[None, None])[0, 0]
 
 
@@ -118,27 +125,34 @@ def forward(
 def _forward_of(num_heads: int, exact: bool, interpret: bool) -> Callable:
     """The function of M rules with K populations each, which maps to more rules or more populations of each."""
 
-    def with_attention(attention):
+    def each_population(attention):
         def one(params, x, filled):
             return network.forward(params, num_heads, x, filled, attention)
 
-        return jax.vmap(jax.vmap(one, in_axes=(None, 0, 0)))
+        return jax.vmap(one, in_axes=(None, 0, 0))
 
     @custom_vmap
-    def many(params, x, filled):
+    def many(weights, x, filled):
+        params, (packed, fits) = weights
         if x.shape[2] > MAX_FUSED:
             tiled = functools.partial(tiled_attention, exact=exact, interpret=interpret)
-            return with_attention(tiled)(params, x, filled)
-        packed, fits = jax.vmap(functools.partial(pack, num_heads=num_heads))(params)
-        num_features = params["embed"]["weight"].shape[-1]
+            return jax.vmap(each_population(tiled))(params, x, filled)
         fused = functools.partial(
-            _fused, num_features=num_features, num_heads=num_heads, exact=exact, interpret=interpret
+            _fused,
+            num_features=params["embed"]["weight"].shape[-1],
+            num_heads=num_heads,
+            exact=exact,
+            interpret=interpret,
         )
-        plain = with_attention(network.fastest_attention())
-        return jax.lax.cond(jnp.all(fits), lambda: fused(packed, x, filled), lambda: plain(params, x, filled))
+        plain = each_population(network.fastest_attention())
+        return jax.lax.cond(
+            jnp.all(fits),
+            lambda: fused(packed, x, filled),
+            lambda: jax.lax.map(lambda one: plain(*one), (params, x, filled)),  # one by one: this must not need memory
+        )
 
     @many.def_vmap
-    def more(axis_size, in_batched, params, x, filled):
+    def more(axis_size, in_batched, weights, x, filled):
         def batched(leaf, is_batched):
             return leaf if is_batched else jnp.broadcast_to(leaf, (axis_size, *leaf.shape))
 
@@ -148,10 +162,10 @@ def _forward_of(num_heads: int, exact: bool, interpret: bool) -> Callable:
             def together(leaf):
                 return jnp.moveaxis(leaf, 0, 1).reshape(leaf.shape[1], -1, *leaf.shape[3:])
 
-            scores = many(params, together(x), together(filled))
+            scores = many(weights, together(x), together(filled))
             return jnp.moveaxis(scores.reshape(x.shape[1], axis_size, *x.shape[2:4]), 1, 0), True
-        params = jax.tree.map(batched, params, in_batched[0])
-        merged = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (params, x, filled))
+        weights = jax.tree.map(batched, weights, in_batched[0])
+        merged = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (weights, x, filled))
         return many(*merged).reshape(x.shape[:-1]), True
 
     return many
@@ -214,7 +228,7 @@ def _triple(array: Float[Array, "... d"], *others: float) -> Float[Array, "... W
     return jnp.concatenate([copies, jnp.broadcast_to(rest, (*array.shape[:-1], rest.size))], axis=-1)
 
 
-def pack(params: Params, num_heads: int) -> tuple[tuple[Array, ...], Bool[Array, ""]]:
+def pack(params: Params, num_heads: int) -> Packed:
     """The weights as the kernel reads them, and whether half precision holds all that it will make of them."""
     layers = params["layers"]
     num_layers, num_features, _ = layers["query"]["weight"].shape
@@ -293,12 +307,11 @@ class _Arithmetic:
 
     def __init__(self, interpret: bool):
         self.larger: Callable
-        self.logit_type: Any
+        self.highest_type: Any
         if interpret:
             self.exp2, self.reciprocal, self.rsqrt, self.larger = jnp.exp2, lambda x: 1 / x, jax.lax.rsqrt, jnp.maximum
             self.truncated = lambda x: _high(x).astype(jnp.float16)
-            self.exp2_half = lambda x: jnp.exp2(x.astype(jnp.float32)).astype(jnp.float16)
-            self.logit_type = jnp.float32  # in half precision the interpreter would round more than the GPU does
+            self.highest_type = jnp.float32
             return
         self.exp2, self.reciprocal, self.rsqrt = (
             functools.partial(_assembly, f"{name}.approx.ftz.f32 $0, $1;", "=f,f", 1, jnp.float32)
@@ -306,8 +319,7 @@ class _Arithmetic:
         )
         self.larger = functools.partial(_assembly, "max.f16x2 $0, $1, $2;", "=r,r,r", 2, jnp.float16)
         self.truncated = functools.partial(_assembly, "cvt.rz.f16x2.f32 $0, $2, $1;", "=r,f,f", 2, jnp.float16)
-        self.exp2_half = functools.partial(_assembly, "ex2.approx.f16x2 $0, $1;", "=r,r", 2, jnp.float16)
-        self.logit_type = jnp.float16
+        self.highest_type = jnp.float16  # the highest logit need not be exact: it is only subtracted
 
     def split(self, x):
         high = _high(x)
@@ -330,9 +342,10 @@ class _Arithmetic:
 
     def weighed(self, query, key, value, exact):
         """Values times the exponentials of the logits, summed over these keys."""
+        weights = self.exp2(_dot_transposed(query, key))
         if not exact:
-            return _dot(self.exp2_half(_dot_transposed(query, key, self.logit_type)), value)
-        high, low = self.split(self.exp2(_dot_transposed(query, key)))
+            return _dot(weights.astype(jnp.float16), value)
+        high, low = self.split(weights)
         return _dot(high, value) + _dot(low, value)
 
     def normalised(self, total, width):
@@ -443,7 +456,7 @@ def _rule_body(
             keys = [do.packed(key, low_third) for key in keys]
             values = [do.packed(do.linear(x, value, value_low), low_second) for x in inputs]
             queries = [do.packed(do.linear(x, query, query_low), low_second) for x in inputs]
-            logits = [[_dot_transposed(query, key, do.logit_type) for key in keys] for query in queries]
+            logits = [[_dot_transposed(query, key, do.highest_type) for key in keys] for query in queries]
             highest = [functools.reduce(do.larger, row).astype(jnp.float32) for row in logits]
             highest = [jnp.max(row, axis=1, keepdims=True) for row in highest]
             queries = [do.lowered(query, top, width) for query, top in zip(queries, highest, strict=True)]

@@ -1,5 +1,9 @@
 """The learned competition rule: the network as a rule, computed the fastest way this device has."""
 
+import dataclasses
+import functools
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
@@ -16,10 +20,17 @@ class Learned:
 
     params: Params
     architecture: Architecture = static(default=Architecture())
+    packed: Any = None  # the weights as a kernel reads them, if that has been computed
 
     @classmethod
     def init(cls, key: Key[Array, ""], architecture: Architecture = Architecture()) -> "Learned":  # noqa: B008
         return cls(init_params(key, architecture), architecture)
+
+    def ready(self) -> "Learned":
+        forward = kernel.fastest_forward(self.architecture)
+        if forward.func is not kernel.forward or self.packed is not None:
+            return self
+        return dataclasses.replace(self, packed=kernel.pack(self.params, self.architecture.num_heads))
 
     def check(self, descriptor_dim: int) -> None:
         """Recipe 1 has one weight column per descriptor dimension, and so is tied to their number."""
@@ -37,5 +48,7 @@ class Learned:
         filled = fitness > -jnp.inf
         x = features(fitness, descriptor)
         forward = kernel.fastest_forward(self.architecture)
+        if self.packed is not None and forward.func is kernel.forward:
+            forward = functools.partial(forward, packed=self.packed)
         scores = forward(self.params, self.architecture.num_heads, x, filled)
         return jnp.where(filled, scores, -jnp.inf)

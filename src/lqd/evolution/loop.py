@@ -309,6 +309,7 @@ def advance(
 
     At most `every * capacity` generations a call; rows beyond the last one written are zero.
     """
+    rule = rules.ready(rule)
     row = jax.eval_shape(lambda s: measure(s, qd_offset), state)
     rows = {name: jnp.zeros((capacity, *v.shape), v.dtype) for name, v in row.items()}
     num_rows = (num_generations + every - 1) // every

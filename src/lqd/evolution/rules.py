@@ -5,8 +5,9 @@ A rule is a pytree called as `rule(key, fitness (P,), descriptor (P, D)) -> scor
 Empty slots come in with fitness `-inf` and arbitrary descriptors, and must go out with `-inf`.
 
 A rule for descriptors of one size only has a method `check(descriptor_dim)` that raises for others, before anything
-compiles. Two more optional methods make a rule faster without changing what it is:
+compiles. Three more optional methods make a rule faster without changing what it is:
 
+- `ready()` returns the same rule with what never changes computed once; the loop calls it before its generations.
 - `annotate(descriptor (B, D))` returns arrays `(B, ...)` that depend on one individual alone (its cell, say). The
   loop calls it once, on newcomers, keeps the result beside each survivor and hands it to
 - `score(key, fitness, descriptor, notes)`, which is `__call__` with those notes given.
@@ -28,6 +29,11 @@ Scores = Float[Array, " P"]
 @runtime_checkable
 class Rule(Protocol):
     def __call__(self, key: Key[Array, ""], fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Scores: ...
+
+
+def ready(rule: Rule) -> Rule:
+    """The rule as a loop should hold it."""
+    return rule.ready() if hasattr(rule, "ready") else rule
 
 
 def annotate(rule: Rule, descriptor: Float[Array, "B D"]) -> Any:

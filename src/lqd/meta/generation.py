@@ -25,7 +25,7 @@ from lqd.evolution import loop
 from lqd.evolution.learned import Learned
 from lqd.evolution.network import Architecture, init_params
 from lqd.evolution.reproduction import IsoLine
-from lqd.evolution.rules import Rule
+from lqd.evolution.rules import Rule, ready
 from lqd.meta import objective
 from lqd.meta.config import Config, Stage, check_division
 from lqd.meta.objective import Measures
@@ -79,6 +79,7 @@ def run_rule(
 ) -> Measures:
     """One rule on every task, and what is measured of its final populations, on noiseless fitness."""
     reproduction = IsoLine(jnp.float32(config.iso_sigma), jnp.float32(config.line_sigma))
+    rule = ready(rule)
     state = loop.begin(keys, tasks, rule, config.population_size)
     state = jax.lax.fori_loop(
         0, num_generations, lambda _, state: loop.step(state, tasks, rule, reproduction, config.batch_size), state

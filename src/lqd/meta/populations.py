@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Key
 
 from lqd.evolution import loop
 from lqd.evolution.reproduction import IsoLine
-from lqd.evolution.rules import Rule
+from lqd.evolution.rules import Rule, ready
 from lqd.tasks import landscape
 
 if TYPE_CHECKING:
@@ -140,6 +140,7 @@ def populations_of_runs(key, rule: Rule, config: "Imitation", descriptor_dim: in
         pool = (pool[0].at[place].set(fitness, mode="drop"), pool[1].at[place].set(descriptor, mode="drop"))
         return (after, pool), None
 
+    rule = ready(rule)
     state = loop.begin(jax.random.split(key_runs, tasks.num_tasks), tasks, rule, config.population_size)
     shape = (len(kept), tasks.num_tasks, config.num_individuals)
     pool = jnp.zeros(shape, jnp.float32), jnp.zeros((*shape, descriptor_dim), jnp.float32)
