@@ -19,6 +19,7 @@ FLOORS = [
     {"figures"},
     {"runs", "training"},
     {"cli"},
+    {"__main__"},
 ]
 FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 

@@ -1,6 +1,8 @@
 """The command line: what it writes, what it says, how it fails."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -134,3 +136,8 @@ def test_demo_compares_rules_in_one_picture(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert all(rule in printed for rule in ("random", "ga", "me", "dns"))
     assert len(lqd.Result.load(tmp_path / "dns.safetensors").x) == 512
+
+
+def test_python_dash_m_is_the_same():
+    done = subprocess.run([sys.executable, "-m", "lqd", "rules"], capture_output=True, text=True, check=True)
+    assert "Dominated Novelty Search" in done.stdout

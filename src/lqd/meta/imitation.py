@@ -47,7 +47,7 @@ MEAN_DECAY, SQUARE_DECAY, MUON_DECAY = 0.9, 0.99, 0.95
 
 @dataclasses.dataclass(frozen=True)
 class Imitation:
-    """How to imitate. The defaults take about four minutes on one H200; `CPU` two minutes on two cores."""
+    """How to imitate. The defaults take four minutes on one H200; `CPU` two minutes on two cores."""
 
     num_synthetic_rounds: int = 16
     num_own_rounds: int = 80
