@@ -213,10 +213,10 @@ def _widened(array, axis: int, size: int):
 
 def _with_bias(weight: Float[Array, "... F G"], bias: Float[Array, "... G"]) -> Float[Array, "... Fp G"]:
     """One matrix for features that add up to 0, the last of which (or a padded one) is then set to 1."""
-    size = _padded(weight.shape[-2])
-    weight = (
-        _widened(weight - weight[..., -1:, :], -2, size) if size == weight.shape[-2] else _widened(weight, -2, size)
-    )
+    num = weight.shape[-2]
+    if _padded(num) == num:
+        weight = weight - weight[..., -1:, :]
+    weight = _widened(weight, -2, _padded(num))
     return weight.at[..., -1, :].set(bias)
 
 
