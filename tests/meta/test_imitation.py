@@ -247,7 +247,7 @@ def test_the_loss_sees_neither_shift_nor_scale_but_the_order(monkeypatch):
     target = imitation.targets(teacher("ga"), jnp.arange(10, dtype=jnp.float32), jnp.zeros((10, 2), jnp.float32))
 
     def loss(scores):
-        monkeypatch.setattr(learned, "forward", lambda *_: scores)
+        monkeypatch.setattr(network, "forward", lambda *_: scores)
         return float(imitation.loss_of_one({}, 1, None, jnp.ones(10, bool), target))
 
     assert abs(loss(target)) < 1e-3
