@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from lqd.evolution import kernel, network
+from lqd.evolution.layers import linear
 from lqd.evolution.network import Architecture
 
 PAPER = Architecture()
@@ -24,10 +25,10 @@ PAPER = Architecture()
 def naive_attention(layer, x, filled, num_heads):
     """As one would write it first: all weights of all heads as one array."""
     num = x.shape[0]
-    query, key, value = (network.linear(layer[n], x).reshape(num, num_heads, -1) for n in ("query", "key", "value"))
+    query, key, value = (linear(layer[n], x).reshape(num, num_heads, -1) for n in ("query", "key", "value"))
     logits = jnp.einsum("ihd,jhd->hij", query, key) / jnp.sqrt(jnp.asarray(query.shape[-1], x.dtype))
     weights = jax.nn.softmax(jnp.where(filled, logits, -jnp.inf), axis=-1)
-    return network.linear(layer["out"], jnp.einsum("hij,jhd->ihd", weights, value).reshape(num, -1))
+    return linear(layer["out"], jnp.einsum("hij,jhd->ihd", weights, value).reshape(num, -1))
 
 
 def data(num_rules: int, num_populations: int, num: int, seed: int):

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lqd.evolution import network
+from lqd.evolution import layers, network
 from lqd.evolution.learned import Learned
 from lqd.evolution.network import Architecture
 from lqd.meta import populations
@@ -20,7 +20,7 @@ ARCHITECTURES = {
 }
 
 
-def noisy(architecture: Architecture, seed: int = 0, sharpness: float = 1.0) -> network.Params:
+def noisy(architecture: Architecture, seed: int = 0, sharpness: float = 1.0) -> layers.Params:
     """Random weights everywhere, so that none is forgotten unnoticed; sharp attention ranks by small differences."""
     params = network.init_params(jax.random.key(seed), architecture)
     leaves, structure = jax.tree.flatten(params)

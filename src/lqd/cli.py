@@ -102,6 +102,8 @@ class _Learning:
     num_features: int | None = None
     num_heads: int | None = None
     num_hidden: int | None = None
+    recipe: int | None = None
+    """1: the paper's features and attention; 2: attention by distance, for descriptors of any dimension."""
     min_dim: int | None = None
     """Lowest dimension of a task."""
     max_dim: int | None = None

@@ -37,7 +37,8 @@ from jaxtyping import Array, Bool, Float
 
 from lqd.errors import InvalidInput
 from lqd.evolution import network
-from lqd.evolution.network import Architecture, Params
+from lqd.evolution.layers import LAYER_NORM_EPSILON, PRECISION, Params, linear
+from lqd.evolution.network import Architecture
 
 Packed = tuple[tuple[Array, ...], Bool[Array, ""]]
 
@@ -73,13 +74,15 @@ def fastest_forward(architecture: Architecture) -> functools.partial:
         return functools.partial(network.forward, attention=network.fastest_attention())
     if not supports(architecture):
         raise InvalidInput(
-            f"{SETTING}={asked} needs at most {MAX_WIDTH} features, hidden units and columns of a packed head, "
-            f"got {architecture}. Use {SETTING}=auto."
+            f"{SETTING}={asked} needs feature recipe 1 and at most {MAX_WIDTH} features, hidden units and columns of a "
+            f"packed head, got {architecture}. Use {SETTING}=auto."
         )
     return functools.partial(forward, exact=asked in ("exact", "interpret"), interpret=asked == "interpret")
 
 
 def supports(architecture: Architecture) -> bool:
+    if architecture.recipe != 1:
+        return False
     head_columns = _head_columns(architecture.num_features // architecture.num_heads)
     return max(architecture.num_features, architecture.num_hidden, head_columns) <= MAX_WIDTH
 
@@ -233,11 +236,11 @@ def pack(params: Params, num_heads: int) -> Packed:
     layers = params["layers"]
     num_layers, num_features, _ = layers["query"]["weight"].shape
     width, size = num_features // num_heads, _padded(num_features)
-    product = functools.partial(jnp.einsum, precision=network.PRECISION)
+    product = functools.partial(jnp.einsum, precision=PRECISION)
 
-    def after(norm, linear):
+    def after(norm, matrix):
         """Scale and bias of the norm before, taken over by the matrix."""
-        weight, bias = linear["weight"], linear["bias"]
+        weight, bias = matrix["weight"], matrix["bias"]
         return norm["scale"][..., None] * weight, bias + product("lf,lfg->lg", norm["bias"], weight)
 
     def reach(weight, bias):
@@ -434,7 +437,7 @@ def _rule_body(
 
     def scale(x):
         square = jnp.sum(x * x, axis=1, keepdims=True) * np.float32(1 / num_features)
-        return do.rsqrt(square + np.float32(network.LAYER_NORM_EPSILON))
+        return do.rsqrt(square + np.float32(LAYER_NORM_EPSILON))
 
     def normed(x):
         return do.split(jnp.where(feature == feature.shape[1] - 1, np.float32(1), x * scale(x)))
@@ -500,7 +503,7 @@ def tiled_attention(
     do = _Arithmetic(interpret)
 
     def heads(name, factor=1.0):
-        array = network.linear(layer[name], x) * np.float32(factor)
+        array = linear(layer[name], x) * np.float32(factor)
         return _widened(array.reshape(num, num_heads, width).swapaxes(0, 1), 1, size)
 
     query, key, value = heads("query", np.log2(np.e) / np.sqrt(width)), heads("key"), heads("value")
@@ -535,7 +538,7 @@ def tiled_attention(
         out_shape=jax.ShapeDtypeStruct((num_heads, size, num_columns), jnp.float32),
     )(*packed)
     mixed = (total[:, :num, :width] + total[:, :num, width : 2 * width]) / shrink
-    return network.linear(layer["out"], mixed.swapaxes(0, 1).reshape(num, num_features))
+    return linear(layer["out"], mixed.swapaxes(0, 1).reshape(num, num_features))
 
 
 def _packed_plain(x, num_columns: int, width: int, which: int):

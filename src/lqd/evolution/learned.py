@@ -9,7 +9,8 @@ from jaxtyping import Array, Float, Key
 
 from lqd.errors import InvalidInput
 from lqd.evolution import kernel
-from lqd.evolution.network import Architecture, Params, features, init_params
+from lqd.evolution.layers import Params
+from lqd.evolution.network import Architecture, features, init_params
 from lqd.evolution.rules import arrays
 from lqd.types import pytree, static
 
@@ -33,9 +34,9 @@ class Learned:
         return dataclasses.replace(self, packed=kernel.pack(self.params, self.architecture.num_heads))
 
     def check(self, descriptor_dim: int) -> None:
-        """Recipe 1 has one weight column per descriptor dimension, and so is tied to their number."""
+        """Recipe 1 has one weight column per descriptor dimension, and so is tied to their number; recipe 2 is not."""
         expected, received = self.architecture.descriptor_dim, descriptor_dim
-        if expected != received:
+        if self.architecture.recipe == 1 and expected != received:
             raise InvalidInput(
                 f"this learned rule reads descriptors of {expected} dimensions (feature recipe "
                 f"{self.architecture.recipe} is tied to the dimension it was trained with), got {received}. "
@@ -46,7 +47,7 @@ class Learned:
         fitness, descriptor = arrays(fitness, descriptor)
         self.check(descriptor.shape[-1])
         filled = fitness > -jnp.inf
-        x = features(fitness, descriptor)
+        x = features(fitness, descriptor, self.architecture.recipe)
         forward = kernel.fastest_forward(self.architecture)
         if self.packed is not None and forward.func is kernel.forward:
             forward = functools.partial(forward, packed=self.packed)

@@ -1,9 +1,9 @@
 """The network of the learned competition rule: a small transformer over the population, and its features.
 
-Feature recipe 1 is the paper's: fitness and descriptor as columns, each standardised over the filled slots. The recipe
-number and the architecture travel with the weights; a better recipe gets a new number here, and old weights keep
-working. No positional encoding, so the scores move with the individuals when these are permuted; empty slots are
-masked out of every sum and get `-inf`.
+Feature recipe 1 is the paper's: fitness and descriptor as columns, each standardised over the filled slots. Recipe 2 is
+in `geometric`. The recipe number and the architecture travel with the weights; a better recipe gets a new number, and
+old weights keep working. No positional encoding, so the scores move with the individuals when these are permuted; empty
+slots are masked out of every sum and get `-inf`.
 
 This file is the definition. `kernel` computes the same function faster on GPUs and is tested against it.
 """
@@ -11,20 +11,26 @@ This file is the definition. `kernel` computes the same function faster on GPUs 
 import dataclasses
 import functools
 import numbers
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
 from lqd.errors import InvalidInput
-from lqd.evolution.numerics import by_blocks, unit_scale
-
-Params = dict[str, Any]
-
-LAYER_NORM_EPSILON = 1e-6
-# Full float32 also where a GPU would take TF32: this is what faster versions are measured against.
-PRECISION = jax.lax.Precision.HIGHEST
+from lqd.evolution import geometric
+from lqd.evolution.layers import (
+    PRECISION,
+    Params,
+    init_linear,
+    init_matrix,
+    init_norm,
+    layer_norm,
+    linear,
+    perceptron,
+    scored,
+    standardise,
+)
+from lqd.evolution.numerics import by_blocks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,71 +55,45 @@ class Architecture:
                 f"num_features must be a multiple of num_heads, got {self.num_features} features "
                 f"for {self.num_heads} heads; {self.num_heads * -(-self.num_features // self.num_heads)} would do."
             )
-        if self.recipe != 1:
-            raise InvalidInput(f"recipe must be 1, the only feature recipe this version knows, got {self.recipe}.")
+        if self.recipe not in (1, 2):
+            raise InvalidInput(f"recipe must be 1 or 2, the feature recipes this version knows, got {self.recipe}.")
+        if self.recipe == 2 and self.num_heads % geometric.NUM_KINDS:
+            raise InvalidInput(
+                f"num_heads must be a multiple of {geometric.NUM_KINDS} for recipe 2, whose heads are of so many kinds, "
+                f"got {self.num_heads}."
+            )
 
 
 def init_params(key: Key[Array, ""], architecture: Architecture) -> Params:
     """LeCun-normal weights, zero biases; the layers are stacked along the leading axis."""
     num_layers, width, hidden = architecture.num_layers, architecture.num_features, architecture.num_hidden
+    if architecture.recipe == 2:
+        return geometric.init_params(key, num_layers, width, architecture.num_heads, hidden)
     key_embed, key_query, key_key, key_value, key_out, key_up, key_down, key_score = jax.random.split(key, 8)
-    lecun = jax.nn.initializers.lecun_normal()
-
-    def stacked(key, fan_in, fan_out):
-        weight = jax.vmap(lambda k: lecun(k, (fan_in, fan_out), jnp.float32))(jax.random.split(key, num_layers))
-        return {"weight": weight, "bias": jnp.zeros((num_layers, fan_out), jnp.float32)}
-
-    def norm(*lead):
-        return {"scale": jnp.ones((*lead, width), jnp.float32), "bias": jnp.zeros((*lead, width), jnp.float32)}
-
     return {
-        "embed": {"weight": lecun(key_embed, (1 + architecture.descriptor_dim, width), jnp.float32)},
+        "embed": {"weight": init_matrix(key_embed, 1 + architecture.descriptor_dim, width)},
         "layers": {
-            "norm_attention": norm(num_layers),
-            "query": stacked(key_query, width, width),
-            "key": stacked(key_key, width, width),
-            "value": stacked(key_value, width, width),
-            "out": stacked(key_out, width, width),
-            "norm_mlp": norm(num_layers),
-            "up": stacked(key_up, width, hidden),
-            "down": stacked(key_down, hidden, width),
+            "norm_attention": init_norm(num_layers, width),
+            "query": init_linear(key_query, num_layers, width, width),
+            "key": init_linear(key_key, num_layers, width, width),
+            "value": init_linear(key_value, num_layers, width, width),
+            "out": init_linear(key_out, num_layers, width, width),
+            "norm_mlp": init_norm(num_layers, width),
+            "up": init_linear(key_up, num_layers, width, hidden),
+            "down": init_linear(key_down, num_layers, hidden, width),
         },
-        "norm": norm(),
-        "score": {"weight": lecun(key_score, (width, 1), jnp.float32), "bias": jnp.zeros(1, jnp.float32)},
+        "norm": init_norm(width),
+        "score": {"weight": init_matrix(key_score, width, 1), "bias": jnp.zeros(1, jnp.float32)},
     }
 
 
-def standardise(column: Float[Array, " P"], filled: Bool[Array, " P"]) -> Float[Array, " P"]:
-    """Mean 0 and standard deviation 1 (ddof 0) over the filled slots; a constant column, and an empty slot, is 0.
-
-    Standardising is blind to shift and scale, so both are taken out exactly first: a constant column is then 0 to
-    the last bit, small differences on a large offset survive, and 1e30 does not overflow.
-    """
-    column, _ = unit_scale(jnp.where(filled, column, 0.0))
-    lowest = jnp.min(jnp.where(filled, column, jnp.inf))
-    column = jnp.where(filled, column - jnp.where(lowest < jnp.inf, lowest, 0.0), 0.0)
-    column, _ = unit_scale(column)
-    num = jnp.maximum(jnp.sum(filled.astype(column.dtype)), 1.0)
-    centred = jnp.where(filled, column - jnp.sum(column) / num, 0.0)
-    deviation = jnp.sqrt(jnp.sum(centred**2) / num)
-    return jnp.where(jnp.max(column) > 0, centred / jnp.where(deviation > 0, deviation, 1.0), 0.0)
-
-
-def features(fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Float[Array, "P D+1"]:
-    """Feature recipe 1."""
+def features(fitness: Float[Array, " P"], descriptor: Float[Array, "P D"], recipe: int = 1) -> Float[Array, "P C"]:
+    """What the network of that recipe reads of a population."""
+    if recipe == 2:
+        return geometric.features(fitness, descriptor)
     filled = fitness > -jnp.inf
     columns = jnp.concatenate([fitness[None, :], descriptor.T])
     return jax.vmap(standardise, in_axes=(0, None))(columns, filled).T
-
-
-def _layer_norm(norm: Params, x: Float[Array, "P F"]) -> Float[Array, "P F"]:
-    centred = x - jnp.mean(x, axis=-1, keepdims=True)
-    variance = jnp.mean(centred**2, axis=-1, keepdims=True)
-    return centred * jax.lax.rsqrt(variance + LAYER_NORM_EPSILON) * norm["scale"] + norm["bias"]
-
-
-def linear(layer: Params, x: Float[Array, "P F"]) -> Float[Array, "P G"]:
-    return jnp.matmul(x, layer["weight"], precision=PRECISION) + layer["bias"]
 
 
 def _attention(layer: Params, x: Float[Array, "P F"], filled: Bool[Array, " P"], num_heads: int):
@@ -183,15 +163,16 @@ def fastest_attention():
 
 
 def forward(
-    params: Params, num_heads: int, x: Float[Array, "P D+1"], filled: Bool[Array, " P"], attention=_attention
+    params: Params, num_heads: int, x: Float[Array, "P C"], filled: Bool[Array, " P"], attention=_attention
 ) -> Float[Array, " P"]:
-    """Pre-norm transformer: features in, one score per individual out."""
+    """Pre-norm transformer: features in, one score per individual out. The weights say of which recipe they are."""
+    if "sharpness" in params["layers"]:
+        return geometric.forward(params, num_heads, x, filled)
 
     def layer(x, params):
-        x = x + attention(params, _layer_norm(params["norm_attention"], x), filled, num_heads)
-        hidden = jax.nn.gelu(linear(params["up"], _layer_norm(params["norm_mlp"], x)), approximate=True)
-        return x + linear(params["down"], hidden), None
+        x = x + attention(params, layer_norm(params["norm_attention"], x), filled, num_heads)
+        return perceptron(params, x), None
 
     embedded = jnp.matmul(x, params["embed"]["weight"], precision=PRECISION)
     x, _ = jax.lax.scan(layer, embedded, params["layers"])
-    return linear(params["score"], _layer_norm(params["norm"], x))[:, 0]
+    return scored(params, x)

@@ -181,6 +181,7 @@ _PARTS: dict[str, tuple[str, str]] = {
     "num_features": ("architecture", "num_features"),
     "num_heads": ("architecture", "num_heads"),
     "num_hidden": ("architecture", "num_hidden"),
+    "recipe": ("architecture", "recipe"),
     "functions": ("distribution", "functions"),
     "min_dim": ("distribution", "min_dim"),
     "max_dim": ("distribution", "max_dim"),

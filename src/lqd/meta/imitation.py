@@ -28,8 +28,9 @@ from jaxtyping import Array, Bool, Float, Key
 from lqd import checks
 from lqd.errors import InvalidInput, unknown
 from lqd.evolution import cvt, loop, network, rules
+from lqd.evolution.layers import Params
 from lqd.evolution.learned import Learned
-from lqd.evolution.network import Architecture, Params
+from lqd.evolution.network import Architecture
 from lqd.evolution.rules import Rule
 from lqd.meta.populations import Populations, drawn, populations_of_runs, synthetic
 from lqd.tasks import landscape
@@ -187,6 +188,8 @@ def prepared(params: Params) -> Params:
     it, LayerNorm hides how far from the mean an individual is.
     """
     layers = params["layers"]
+    if "query" not in layers:  # recipe 2 is given what this is for
+        return params
     bias = layers["down"]["bias"]
     constant = jnp.where(jnp.arange(bias.shape[1]) % 2 == 0, 1.0, -1.0).astype(bias.dtype)
     down = layers["down"] | {"bias": bias.at[0].set(constant)}
@@ -281,7 +284,7 @@ def fit(key, state: State, pool: Populations | None, config: Imitation, teacher_
 
     def step(state, key):
         fitness, descriptor = populations(key)
-        x = jax.vmap(network.features)(fitness, descriptor)
+        x = jax.vmap(partial(network.features, recipe=architecture.recipe))(fitness, descriptor)
         target = jax.vmap(partial(targets, teacher))(fitness, descriptor)
         batch = x, fitness > -jnp.inf, target
         loss, gradient = _gradient(config, architecture.num_heads, state["params"], batch)

@@ -1,0 +1,121 @@
+"""Feature recipe 2: attention by distance, to all others or to the fitter ones, for descriptors of any dimension.
+
+The paper's network sees the descriptor's coordinates and has to learn from them what a distance is. Here attention is
+given distances and never sees a coordinate, so that one rule serves any number of descriptor dimensions and any
+rotation of them. An individual is known by its fitness (standardised), its rank, and how far the nearest other and the
+nearest fitter one are. A head weighs individuals by `exp(-a * squared distance)`, and comes in four kinds in turn:
+
+    kind       whom it sees    the sharpness `a`
+    0, 4, ..   all others      of the head
+    1, 5, ..   all others      of the head, over the squared distance of the nearest of them
+    2, 6, ..   fitter ones     of the head
+    3, 7, ..   fitter ones     of the head, over the squared distance of the nearest of them
+
+Besides its values a head gives how many individuals it saw (the logarithm of the sum of weights, the nearest counting
+one) and how far away they are (that of a soft minimum of squared distances): local density, at a learned scale.
+
+Distances are relative to the spread of the population, squared ones no smaller than `NEAR` and no larger than `FAR`.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Key
+
+from lqd.evolution import layers
+from lqd.evolution.layers import PRECISION, Params
+from lqd.evolution.numerics import by_blocks
+
+NUM_KINDS = 4
+NUM_TOKENS = 4  # fitness, rank, distance to the nearest other, to the nearest fitter one
+NEAR, FAR = 1e-5, 16.0
+SHARPEST = 1e5
+
+
+def init_params(key: Key[Array, ""], num_layers: int, width: int, num_heads: int, hidden: int) -> Params:
+    """LeCun-normal weights, zero biases, heads of every kind from wide to sharp over the layers."""
+    key_embed, key_value, key_out, key_density, key_up, key_down, key_score = jax.random.split(key, 7)
+    of_kind = np.log(np.array([10.0, 1.0, 10.0, 1.0], np.float32))
+    sharpness = np.linspace(-2, 2, num_layers, dtype=np.float32)[:, None] + np.resize(of_kind, num_heads)
+    return {
+        "embed": {"weight": layers.init_matrix(key_embed, NUM_TOKENS, width)},
+        "layers": {
+            "norm_attention": layers.init_norm(num_layers, width),
+            "sharpness": jnp.asarray(sharpness),
+            "value": layers.init_linear(key_value, num_layers, width, width),
+            "out": layers.init_linear(key_out, num_layers, width, width),
+            "density": {"weight": layers.init_linear(key_density, num_layers, 2 * num_heads, width)["weight"]},
+            "norm_mlp": layers.init_norm(num_layers, width),
+            "up": layers.init_linear(key_up, num_layers, width, hidden),
+            "down": layers.init_linear(key_down, num_layers, hidden, width),
+        },
+        "norm": layers.init_norm(width),
+        "score": {"weight": layers.init_matrix(key_score, width, 1), "bias": jnp.zeros(1, jnp.float32)},
+    }
+
+
+def features(fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Float[Array, "P D+2"]:
+    """Fitness, its rank in [-1, 1], and the descriptor relative to the population's mean and spread."""
+    filled = fitness > -jnp.inf
+    relative = layers.standardise(fitness, filled)
+    num = jnp.maximum(jnp.sum(filled.astype(jnp.float32)), 1.0)
+    in_order = jnp.sort(jnp.where(filled, fitness, jnp.inf))
+    below, not_above = (jnp.searchsorted(in_order, fitness, side=side) for side in ("left", "right"))
+    rank = jnp.where(filled, (below + not_above).astype(jnp.float32) / num - 1, 0.0)
+    return jnp.column_stack([relative, rank, layers.standardise_together(descriptor, filled)])
+
+
+def _logarithm(squared):
+    """Of the order of 1 for all that occurs."""
+    return 1 + jnp.log(squared) / 4
+
+
+def forward(params: Params, num_heads: int, x: Float[Array, "P D+2"], filled: Bool[Array, " P"]) -> Float[Array, " P"]:
+    """Features in, one score per individual out."""
+    num = x.shape[0]
+    fitness, place = x[:, 0], x[:, 2:]
+    index = jnp.arange(num)
+
+    def pairs(rows):
+        """Squared distances (R, P), and who sees whom: all others, fitter ones (2, R, P)."""
+        differences = (place[rows, c][:, None] - place[:, c] for c in range(place.shape[1]))
+        squared = sum((difference**2 for difference in differences), start=jnp.float32(NEAR))
+        others = index[rows][:, None] != index
+        fitter = fitness > fitness[rows][:, None]
+        return jnp.minimum(squared, FAR), jnp.stack([others, fitter]) & filled
+
+    def nearest(rows):
+        squared, seen = pairs(rows)
+        return jnp.min(jnp.where(seen, squared, FAR), axis=-1).T
+
+    least = by_blocks(nearest, num, 2 * num)
+    local = jnp.stack([jnp.ones(num), 1 / least[:, 0], jnp.ones(num), 1 / least[:, 1]])
+    local = jnp.tile(local, (num_heads // NUM_KINDS, 1))
+
+    def layer(x, params):
+        value = layers.linear(params["value"], layers.layer_norm(params["norm_attention"], x))
+        value = value.reshape(num, num_heads, -1)
+        sharpness = jnp.minimum(jnp.exp(params["sharpness"])[:, None] * local, SHARPEST)
+
+        def attend(rows):
+            squared, seen = pairs(rows)
+            seen = jnp.tile(jnp.repeat(seen, NUM_KINDS // 2, axis=0), (num_heads // NUM_KINDS, 1, 1))
+            sharp = sharpness[:, rows]
+            alone = ~jnp.any(seen, axis=-1)
+            nearest_seen = jnp.min(jnp.where(seen, squared, FAR), axis=-1)
+            beyond = jnp.where(seen, squared - nearest_seen[..., None], 0.0)  # also for the gradient's sake
+            weights = jnp.where(seen, jnp.exp(-sharp[..., None] * beyond), 0.0)
+            total = jnp.where(alone, 1.0, jnp.sum(weights, axis=-1))
+            mixed = jnp.einsum("hij,jhd->ihd", weights, value, precision=PRECISION) / total.T[..., None]
+            number = jnp.log(total)
+            distance = jnp.where(alone, FAR, jnp.clip(nearest_seen - number / sharp, NEAR, FAR))
+            return mixed.reshape(-1, x.shape[1]), jnp.concatenate([number, _logarithm(distance)]).T
+
+        mixed, density = by_blocks(attend, num, num_heads * num)
+        x = x + jnp.matmul(density, params["density"]["weight"], precision=PRECISION)
+        return layers.perceptron(params, x + layers.linear(params["out"], mixed)), None
+
+    tokens = jnp.column_stack([x[:, :2], _logarithm(least)])
+    x = jnp.matmul(tokens, params["embed"]["weight"], precision=PRECISION)
+    x, _ = jax.lax.scan(layer, x, params["layers"])
+    return layers.scored(params, x)

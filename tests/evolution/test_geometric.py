@@ -1,0 +1,146 @@
+"""Feature recipe 2: what it may not depend on, and an independent forward pass."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lqd.evolution import geometric, network, numerics
+from lqd.evolution.learned import Learned
+from lqd.evolution.network import Architecture
+
+INF = np.inf
+ARCHITECTURE = Architecture(num_layers=2, num_hidden=24, recipe=2)
+
+
+@pytest.fixture(scope="module")
+def rule():
+    """Random weights everywhere, so that none of them can be forgotten unnoticed."""
+    params = network.init_params(jax.random.key(0), ARCHITECTURE)
+    leaves, structure = jax.tree.flatten(params)
+    keys = jax.random.split(jax.random.key(1), len(leaves))
+    noisy = [leaf + 0.3 * jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys, strict=True)]
+    return Learned(jax.tree.unflatten(structure, noisy), ARCHITECTURE)
+
+
+def population(num=30, dim=2, seed=0):
+    generator = np.random.default_rng(seed)
+    fitness = generator.normal(size=num).astype(np.float32)
+    fitness[[3, num - 1]] = -INF
+    fitness[5:8] = fitness[4]  # equals: none of them is fitter
+    descriptor = generator.normal(size=(num, dim)).astype(np.float32)
+    descriptor[10] = descriptor[11]
+    return fitness, descriptor
+
+
+def numpy_forward(params, num_heads, fitness, descriptor):
+    """The docstring of `geometric`, in float64, on the filled slots alone, one individual after the other."""
+    p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+    keep = fitness > -INF
+    f, d = fitness[keep].astype(np.float64), descriptor[keep].astype(np.float64)
+    num = len(f)
+    d = d - d.mean(0)
+    d = d / np.sqrt((d**2).sum(1).mean())
+    squared = np.minimum(((d[:, None] - d) ** 2).sum(-1) + 1e-5, 16.0)
+    rank = np.array([((f < one).sum() + (f <= one).sum()) / num - 1 for one in f])
+    sees = [[[j for j in range(num) if j != i], [j for j in range(num) if f[j] > f[i]]] for i in range(num)]
+    least = np.array([[min(squared[i, who], default=16.0) for who in sees[i]] for i in range(num)])
+    tokens = np.column_stack([(f - f.mean()) / f.std(), rank, 1 + np.log(least) / 4])
+
+    def norm(q, x):
+        return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6) * q["scale"] + q["bias"]
+
+    x = tokens @ p["embed"]["weight"]
+    for index in range(p["layers"]["sharpness"].shape[0]):
+        layer = jax.tree.map(lambda leaf, index=index: leaf[index], p["layers"])
+        value = (norm(layer["norm_attention"], x) @ layer["value"]["weight"] + layer["value"]["bias"]).reshape(
+            num, num_heads, -1
+        )
+        mixed, density = np.zeros_like(value), np.zeros((num, 2, num_heads))
+        density[:, 1] = 1 + np.log(16) / 4
+        for head in range(num_heads):
+            whom, is_local = divmod(head % 4, 2)
+            for i in range(num):
+                who = sees[i][whom]
+                if not who:
+                    continue
+                sharp = min(np.exp(layer["sharpness"][head]) / (least[i, whom] if is_local else 1), 1e5)
+                weights = np.exp(-sharp * (squared[i, who] - least[i, whom]))
+                mixed[i, head] = weights @ value[who, head] / weights.sum()
+                soft = np.clip(least[i, whom] - np.log(weights.sum()) / sharp, 1e-5, 16)
+                density[i, :, head] = np.log(weights.sum()), 1 + np.log(soft) / 4
+        x = x + density.reshape(num, -1) @ layer["density"]["weight"]
+        x = x + mixed.reshape(num, -1) @ layer["out"]["weight"] + layer["out"]["bias"]
+        h = norm(layer["norm_mlp"], x) @ layer["up"]["weight"] + layer["up"]["bias"]
+        h = 0.5 * h * (1 + np.tanh(np.sqrt(2 / np.pi) * (h + 0.044715 * h**3)))
+        x = x + h @ layer["down"]["weight"] + layer["down"]["bias"]
+    scores = np.full(len(fitness), -INF)
+    scores[keep] = (norm(p["norm"], x) @ p["score"]["weight"] + p["score"]["bias"])[:, 0]
+    return scores
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 8])
+def test_equals_an_independent_forward_pass_for_any_number_of_descriptors(rule, dim):
+    fitness, descriptor = population(dim=dim)
+    found = rule(None, fitness, descriptor)
+    np.testing.assert_allclose(found, numpy_forward(rule.params, 4, fitness, descriptor), rtol=1e-3, atol=1e-3)
+
+
+def test_eight_heads():
+    params = network.init_params(jax.random.key(2), Architecture(num_layers=1, num_heads=8, recipe=2))
+    fitness, descriptor = population()
+    found = Learned(params, Architecture(num_layers=1, num_heads=8, recipe=2))(None, fitness, descriptor)
+    np.testing.assert_allclose(found, numpy_forward(params, 8, fitness, descriptor), rtol=1e-3, atol=1e-3)
+
+
+def test_turning_moving_and_stretching_the_descriptor_changes_nothing(rule):
+    fitness, descriptor = population(dim=3)
+    turn, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))
+    moved = (7 * descriptor @ turn + [1, -2, 3]).astype(np.float32)
+    np.testing.assert_allclose(rule(None, fitness, moved), rule(None, fitness, descriptor), rtol=2e-2, atol=5e-3)
+
+
+def test_scores_move_with_the_individuals(rule):
+    fitness, descriptor = population()
+    order = np.random.default_rng(2).permutation(len(fitness))
+    moved = rule(None, fitness[order], descriptor[order])
+    np.testing.assert_allclose(moved, np.asarray(rule(None, fitness, descriptor))[order], rtol=1e-3, atol=1e-3)
+
+
+def test_empty_slots_say_nothing(rule):
+    fitness, descriptor = population()
+    other = np.where((fitness > -INF)[:, None], descriptor, 1e9).astype(np.float32)
+    np.testing.assert_array_equal(rule(None, fitness, other), rule(None, fitness, descriptor))
+
+
+@pytest.mark.parametrize("num", [1, 2])
+def test_a_population_of_hardly_anyone_has_finite_scores(rule, num):
+    assert np.isfinite(rule(None, np.arange(num, dtype=np.float32), np.zeros((num, 2), np.float32))).all()
+
+
+def test_an_empty_population_has_no_scores(rule):
+    np.testing.assert_array_equal(rule(None, jnp.full(5, -INF), jnp.zeros((5, 2))), np.full(5, -INF))
+
+
+def test_blocks_equal_the_whole(rule, monkeypatch):
+    fitness, descriptor = map(jnp.asarray, population(num=23))
+    whole = rule(None, fitness, descriptor)
+    monkeypatch.setattr(numerics, "MAX_TABLE", 4 * 23 * 5)  # blocks of five rows, the last one short
+    np.testing.assert_allclose(rule(None, fitness, descriptor), whole, rtol=1e-4, atol=1e-4)
+
+
+def test_the_gradient_is_finite_for_equals_duplicates_and_the_fittest(rule):
+    fitness, descriptor = map(jnp.asarray, population())
+    x, filled = geometric.features(fitness, descriptor), fitness > -INF
+
+    def loss(params):
+        return jnp.sum(jnp.where(filled, geometric.forward(params, 4, x, filled), 0.0) ** 2)
+
+    gradient = jax.jit(jax.grad(loss))(rule.params)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+    assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(gradient))
+
+
+def test_heads_of_every_kind_are_needed():
+    with pytest.raises(ValueError, match=r"num_heads must be a multiple of 4.*got 2"):
+        Architecture(num_heads=2, recipe=2)
