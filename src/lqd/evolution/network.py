@@ -59,7 +59,7 @@ class Architecture:
             raise InvalidInput(f"recipe must be 1 or 2, the feature recipes this version knows, got {self.recipe}.")
         if self.recipe == 2 and self.num_heads % geometric.NUM_KINDS:
             raise InvalidInput(
-                f"num_heads must be a multiple of {geometric.NUM_KINDS} for recipe 2, whose heads are of so many kinds, "
+                f"num_heads must be a multiple of {geometric.NUM_KINDS} for recipe 2 (its heads are of so many kinds), "
                 f"got {self.num_heads}."
             )
 
