@@ -27,9 +27,10 @@ def population(num=30, dim=2, seed=0):
     generator = np.random.default_rng(seed)
     fitness = generator.normal(size=num).astype(np.float32)
     fitness[[3, num - 1]] = -INF
-    fitness[5:8] = fitness[4]  # equals: none of them is fitter
+    fitness[5:8] = fitness[4]  # equals: the first of them counts as fitter
     descriptor = generator.normal(size=(num, dim)).astype(np.float32)
     descriptor[10] = descriptor[11]
+    descriptor[12] *= 30  # further than far
     return fitness, descriptor
 
 
@@ -41,11 +42,12 @@ def numpy_forward(params, num_heads, fitness, descriptor):
     num = len(f)
     d = d - d.mean(0)
     d = d / np.sqrt((d**2).sum(1).mean())
-    squared = np.minimum(((d[:, None] - d) ** 2).sum(-1) + 1e-5, 16.0)
+    squared = ((d[:, None] - d) ** 2).sum(-1) + 1e-4
     rank = np.array([((f < one).sum() + (f <= one).sum()) / num - 1 for one in f])
-    sees = [[[j for j in range(num) if j != i], [j for j in range(num) if f[j] > f[i]]] for i in range(num)]
+    order = [(-f[i], i) for i in range(num)]
+    sees = [[[j for j in range(num) if j != i], [j for j in range(num) if order[j] < order[i]]] for i in range(num)]
     least = np.array([[min(squared[i, who], default=16.0) for who in sees[i]] for i in range(num)])
-    tokens = np.column_stack([(f - f.mean()) / f.std(), rank, 1 + np.log(least) / 4])
+    tokens = np.column_stack([(f - f.mean()) / f.std(), rank, 1 + np.log(np.minimum(least, 16.0)) / 4])
 
     def norm(q, x):
         return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6) * q["scale"] + q["bias"]
@@ -64,10 +66,10 @@ def numpy_forward(params, num_heads, fitness, descriptor):
                 who = sees[i][whom]
                 if not who:
                     continue
-                sharp = min(np.exp(layer["sharpness"][head]) / (least[i, whom] if is_local else 1), 1e5)
+                sharp = np.clip(np.exp(layer["sharpness"][head]) / (least[i, whom] if is_local else 1), 1e-3, 1e5)
                 weights = np.exp(-sharp * (squared[i, who] - least[i, whom]))
                 mixed[i, head] = weights @ value[who, head] / weights.sum()
-                soft = np.clip(least[i, whom] - np.log(weights.sum()) / sharp, 1e-5, 16)
+                soft = np.clip(least[i, whom] - np.log(weights.sum()) / sharp, 1e-4, 16)
                 density[i, :, head] = np.log(weights.sum()), 1 + np.log(soft) / 4
         x = x + density.reshape(num, -1) @ layer["density"]["weight"]
         x = x + mixed.reshape(num, -1) @ layer["out"]["weight"] + layer["out"]["bias"]
@@ -102,6 +104,7 @@ def test_turning_moving_and_stretching_the_descriptor_changes_nothing(rule):
 
 def test_scores_move_with_the_individuals(rule):
     fitness, descriptor = population()
+    fitness[5:8] += [1, 2, 3]  # of equals, the order would decide
     order = np.random.default_rng(2).permutation(len(fitness))
     moved = rule(None, fitness[order], descriptor[order])
     np.testing.assert_allclose(moved, np.asarray(rule(None, fitness, descriptor))[order], rtol=1e-3, atol=1e-3)
@@ -139,6 +142,14 @@ def test_the_gradient_is_finite_for_equals_duplicates_and_the_fittest(rule):
     gradient = jax.jit(jax.grad(loss))(rule.params)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
     assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(gradient))
+
+
+@pytest.mark.parametrize("sharpness", [-200.0, 200.0])
+def test_any_sharpness_gives_finite_scores(rule, sharpness):
+    params = rule.params | {"layers": rule.params["layers"] | {"sharpness": jnp.full((2, 4), sharpness)}}
+    fitness, descriptor = population()
+    scores = np.asarray(Learned(params, ARCHITECTURE)(None, fitness, descriptor))
+    assert np.isfinite(scores[fitness > -INF]).all()
 
 
 def test_heads_of_every_kind_are_needed():

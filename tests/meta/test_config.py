@@ -66,6 +66,7 @@ OVERRIDES = {
     "num_features": (32, lambda c: c.architecture.num_features),
     "num_heads": (8, lambda c: c.architecture.num_heads),
     "num_hidden": (5, lambda c: c.architecture.num_hidden),
+    "recipe": (2, lambda c: c.architecture.recipe),
     "functions": ((1, "f3"), lambda c: c.distribution.functions),
     "min_dim": (3, lambda c: c.distribution.min_dim),
     "max_dim": (9, lambda c: c.distribution.max_dim),

@@ -11,10 +11,14 @@ nearest fitter one are. A head weighs individuals by `exp(-a * squared distance)
     2, 6, ..   fitter ones     of the head
     3, 7, ..   fitter ones     of the head, over the squared distance of the nearest of them
 
+Of equals the one that comes first counts as fitter: of two alike, one has a neighbour that is better. In the loop the
+older one comes first.
+
 Besides its values a head gives how many individuals it saw (the logarithm of the sum of weights, the nearest counting
 one) and how far away they are (that of a soft minimum of squared distances): local density, at a learned scale.
 
-Distances are relative to the spread of the population, squared ones no smaller than `NEAR` and no larger than `FAR`.
+Distances are relative to the spread of the population. `NEAR` is added to squared ones, so that nothing depends on
+smaller differences, and what a token or a head says of a distance goes up to `FAR`, which also stands for none.
 """
 
 import jax
@@ -28,8 +32,8 @@ from lqd.evolution.numerics import by_blocks
 
 NUM_KINDS = 4
 NUM_TOKENS = 4  # fitness, rank, distance to the nearest other, to the nearest fitter one
-NEAR, FAR = 1e-5, 16.0
-SHARPEST = 1e5
+NEAR, FAR = 1e-4, 16.0
+BLUNTEST, SHARPEST = 1e-3, 1e5
 
 
 def init_params(key: Key[Array, ""], num_layers: int, width: int, num_heads: int, hidden: int) -> Params:
@@ -67,7 +71,7 @@ def features(fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Fl
 
 def _logarithm(squared):
     """Of the order of 1 for all that occurs."""
-    return 1 + jnp.log(squared) / 4
+    return 1 + jnp.log(jnp.clip(squared, NEAR, FAR)) / 4
 
 
 def forward(params: Params, num_heads: int, x: Float[Array, "P D+2"], filled: Bool[Array, " P"]) -> Float[Array, " P"]:
@@ -82,33 +86,37 @@ def forward(params: Params, num_heads: int, x: Float[Array, "P D+2"], filled: Bo
         squared = sum((difference**2 for difference in differences), start=jnp.float32(NEAR))
         others = index[rows][:, None] != index
         fitter = fitness > fitness[rows][:, None]
-        return jnp.minimum(squared, FAR), jnp.stack([others, fitter]) & filled
+        fitter |= (fitness == fitness[rows][:, None]) & (index < index[rows][:, None])
+        return squared, jnp.stack([others, fitter]) & filled
 
     def nearest(rows):
         squared, seen = pairs(rows)
-        return jnp.min(jnp.where(seen, squared, FAR), axis=-1).T
+        nearest = jnp.min(jnp.where(seen, squared, jnp.inf), axis=-1)
+        return jnp.where(nearest < jnp.inf, nearest, FAR).T
+
+    def by_head(two):
+        """What is known for all others and for fitter ones, for every head."""
+        return jnp.tile(jnp.repeat(two, NUM_KINDS // 2, axis=0), (num_heads // NUM_KINDS, *[1] * (two.ndim - 1)))
 
     least = by_blocks(nearest, num, 2 * num)
-    local = jnp.stack([jnp.ones(num), 1 / least[:, 0], jnp.ones(num), 1 / least[:, 1]])
-    local = jnp.tile(local, (num_heads // NUM_KINDS, 1))
+    relative = (jnp.arange(num_heads) % 2 == 1)[:, None]
+    unit = jnp.where(relative, by_head(least.T), 1.0)
 
     def layer(x, params):
         value = layers.linear(params["value"], layers.layer_norm(params["norm_attention"], x))
         value = value.reshape(num, num_heads, -1)
-        sharpness = jnp.minimum(jnp.exp(params["sharpness"])[:, None] * local, SHARPEST)
+        sharpness = jnp.clip(jnp.exp(params["sharpness"])[:, None] / unit, BLUNTEST, SHARPEST)
 
         def attend(rows):
             squared, seen = pairs(rows)
-            seen = jnp.tile(jnp.repeat(seen, NUM_KINDS // 2, axis=0), (num_heads // NUM_KINDS, 1, 1))
+            alone, nearest, seen = by_head(~jnp.any(seen, axis=-1)), by_head(least[rows].T), by_head(seen)
             sharp = sharpness[:, rows]
-            alone = ~jnp.any(seen, axis=-1)
-            nearest_seen = jnp.min(jnp.where(seen, squared, FAR), axis=-1)
-            beyond = jnp.where(seen, squared - nearest_seen[..., None], 0.0)  # also for the gradient's sake
+            beyond = jnp.where(seen, squared - nearest[..., None], 0.0)  # where not seen, its gradient might overflow
             weights = jnp.where(seen, jnp.exp(-sharp[..., None] * beyond), 0.0)
             total = jnp.where(alone, 1.0, jnp.sum(weights, axis=-1))
             mixed = jnp.einsum("hij,jhd->ihd", weights, value, precision=PRECISION) / total.T[..., None]
             number = jnp.log(total)
-            distance = jnp.where(alone, FAR, jnp.clip(nearest_seen - number / sharp, NEAR, FAR))
+            distance = jnp.where(alone, FAR, nearest - number / sharp)
             return mixed.reshape(-1, x.shape[1]), jnp.concatenate([number, _logarithm(distance)]).T
 
         mixed, density = by_blocks(attend, num, num_heads * num)
