@@ -47,7 +47,7 @@ CHOICES = {
     "auto": "the kernel on NVIDIA GPUs that can compile it, plain XLA elsewhere",
     "off": "always plain XLA, in float32",
     "fast": "the kernel, or an error",
-    "exact": "the kernel with exponentials in two halves, which is float32 to about 1e-6, or an error",
+    "exact": "the kernel with exponentials in two halves, which is float32 to about 1e-5, or an error",
     "interpret": "the steps of the exact kernel one by one on any device, for tests",
 }
 MAX_FUSED = 256  # individuals whose whole forward pass is one program
@@ -99,7 +99,7 @@ def _compiles() -> bool:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         warnings.warn(
             f"The fused kernel of the learned rule does not compile on this GPU ({reason}). Plain XLA is used instead, "
-            f"which gives the same results about ten times slower. {SETTING}=off asks for that without a warning.",
+            f"which computes the same about ten times slower. {SETTING}=off asks for that without a warning.",
             stacklevel=2,
         )
         return False
