@@ -1,4 +1,4 @@
-"""What the competition of the learned rule costs: `python benchmarks/competition.py`.
+"""What the competition of the learned rule costs: `python benchmarks/competition.py [--recipe 2]`.
 
 Microseconds per forward pass of a population of 160 individuals (4 layers, 16 features, 4 heads), for many populations
 at once: plain XLA in float32, plain XLA with everything in bfloat16, and the fused kernel, on the same random data in
@@ -19,8 +19,6 @@ from lqd.evolution import kernel, network
 from lqd.evolution.layers import linear
 from lqd.evolution.network import Architecture
 
-PAPER = Architecture()
-
 
 def naive_attention(layer, x, filled, num_heads):
     """As one would write it first: all weights of all heads as one array."""
@@ -31,16 +29,20 @@ def naive_attention(layer, x, filled, num_heads):
     return linear(layer["out"], jnp.einsum("hij,jhd->ihd", weights, value).reshape(num, -1))
 
 
-def data(num_rules: int, num_populations: int, num: int, seed: int):
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def data(recipe: int, num_rules: int, num_populations: int, num: int, seed: int):
     key_params, key_x = jax.random.split(jax.random.key(seed))
-    params = jax.vmap(lambda key: network.init_params(key, PAPER))(jax.random.split(key_params, num_rules))
+    architecture = Architecture(recipe=recipe)
+    params = jax.vmap(lambda key: network.init_params(key, architecture))(jax.random.split(key_params, num_rules))
     x = jax.random.normal(key_x, (num_rules, num_populations, num, 3))
+    if recipe == 2:
+        x = jax.vmap(jax.vmap(lambda x: network.features(x[:, 0], x[:, 1:], recipe)))(x)
     return params, x, jnp.ones((num_rules, num_populations, num), bool)
 
 
 def mapped(forward):
     def one(params, x, filled):
-        return forward(params, PAPER.num_heads, x, filled)
+        return forward(params, Architecture().num_heads, x, filled)
 
     return jax.vmap(jax.vmap(one, in_axes=(None, 0, 0)))
 
@@ -53,13 +55,14 @@ def in_bfloat16(forward):
     return cast
 
 
-def versions(with_kernel: bool) -> dict:
+def versions(recipe: int, with_kernel: bool) -> dict:
     naive = functools.partial(network.forward, attention=naive_attention)
     found = {"XLA float32": functools.partial(network.forward, attention=network.fastest_attention())}
-    if not with_kernel:
+    if not with_kernel and recipe == 1:
         found["XLA, naive"] = naive
-    else:
-        found["XLA bfloat16"] = in_bfloat16(naive)
+    if with_kernel:
+        if recipe == 1:
+            found["XLA bfloat16"] = in_bfloat16(naive)
         found["kernel"] = kernel.forward
         found["kernel, exact"] = functools.partial(kernel.forward, exact=True)
     return {name: mapped(function) for name, function in found.items()}
@@ -104,9 +107,9 @@ def row(name, function, sets, expected, num_repeats, baseline_s):
     return seconds
 
 
-def table(title, chosen, num_rules, num_populations, num, num_repeats):
+def table(title, recipe, chosen, num_rules, num_populations, num, num_repeats):
     print(title, flush=True)
-    sets = [jax.block_until_ready(data(num_rules, num_populations, num, seed)) for seed in range(2)]
+    sets = [jax.block_until_ready(data(recipe, num_rules, num_populations, num, seed)) for seed in range(2)]
     small = jax.tree.map(lambda leaf: leaf[:2], sets[0])
     expected = jax.jit(mapped(network.forward))(small[0], small[1][:, :4], small[2][:, :4])
     baseline_s = None
@@ -118,6 +121,7 @@ def table(title, chosen, num_rules, num_populations, num, num_repeats):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Cost of the learned rule's forward pass.")
+    parser.add_argument("--recipe", type=int, default=1, help="the network of feature recipe 1 (the paper's) or 2")
     parser.add_argument("--num-populations", type=int, nargs="*", help="of 160 individuals, at once")
     parser.add_argument("--sizes", type=int, nargs="*", help="individuals of larger populations")
     parser.add_argument("--num-repeats", type=int, default=20)
@@ -125,15 +129,15 @@ def main() -> None:
     on_gpu = jax.default_backend() == "gpu"
     num_populations = given.num_populations if given.num_populations is not None else ([4096, 65536] if on_gpu else [8])
     sizes = given.sizes if given.sizes is not None else ([128, 256, 1024, 4096] if on_gpu else [160, 1280])
-    chosen = versions(on_gpu)
+    chosen = versions(given.recipe, on_gpu)
     print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}; ratios to XLA float32")
     for num in num_populations:
         num_rules = min(64, num)
         title = f"{num} populations of 160, {num_rules} rules"
-        table(title, chosen, num_rules, num // num_rules, 160, given.num_repeats)
+        table(title, given.recipe, chosen, num_rules, num // num_rules, 160, given.num_repeats)
     for size in sizes:
         num = max(1, 2**22 // size**2 * 64) if on_gpu else 1
-        table(f"{num} populations of {size}, 1 rule", chosen, 1, num, size, given.num_repeats)
+        table(f"{num} populations of {size}, 1 rule", given.recipe, chosen, 1, num, size, given.num_repeats)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lqd.evolution import layers, network
+from lqd.evolution import geometric, layers, network
 from lqd.evolution.learned import Learned
 from lqd.evolution.network import Architecture
 from lqd.meta import populations
@@ -17,7 +17,15 @@ ARCHITECTURES = {
     "padded": Architecture(num_features=12, num_heads=3, num_hidden=20, num_layers=2, descriptor_dim=1),
     "wide": Architecture(num_features=32, num_heads=2, num_hidden=40, num_layers=1, descriptor_dim=5),
     "one head": Architecture(num_features=16, num_heads=1, num_hidden=16, num_layers=1),
+    "distances": Architecture(recipe=2),
+    "distances, padded": Architecture(recipe=2, num_features=24, num_heads=8, num_hidden=20, descriptor_dim=1),
+    "distances, many dimensions": Architecture(recipe=2, num_layers=1, descriptor_dim=8),
 }
+
+
+PAPER, DISTANCES = ARCHITECTURES["paper"], ARCHITECTURES["distances"]
+# Relative errors that the fast and the exact kernel keep to on populations without near duplicates.
+LIMITS = {1: (3e-4, 1e-5), 2: (1e-3, 1e-5)}
 
 
 def noisy(architecture: Architecture, seed: int = 0, sharpness: float = 1.0) -> layers.Params:
@@ -27,6 +35,9 @@ def noisy(architecture: Architecture, seed: int = 0, sharpness: float = 1.0) -> 
     keys = jax.random.split(jax.random.key(seed + 1), len(leaves))
     leaves = [leaf + 0.3 * jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys, strict=True)]
     params = jax.tree.unflatten(structure, leaves)
+    if architecture.recipe == 2:
+        params["layers"]["sharpness"] += jnp.log(jnp.float32(sharpness))
+        return params
     for name in ("query", "key"):
         params["layers"][name] = jax.tree.map(lambda leaf: leaf * jnp.float32(sharpness), params["layers"][name])
     return params
@@ -35,18 +46,22 @@ def noisy(architecture: Architecture, seed: int = 0, sharpness: float = 1.0) -> 
 def inputs(num: int, architecture: Architecture, seed: int = 0, num_empty: int = 2):
     x = jax.random.normal(jax.random.key(seed), (num, 1 + architecture.descriptor_dim))
     filled = jnp.arange(num) >= min(num_empty, num - 1)
+    if architecture.recipe == 2:
+        fitness = jnp.round(4 * x[:, 0]) / 4  # there are equals
+        return geometric.features(jnp.where(filled, fitness, -jnp.inf), x[:, 1:]), filled
     return jnp.where(filled[:, None], x, 0.0), filled
 
 
 @functools.cache
-def of_runs(num_generations: int = 24):
+def of_runs(recipe: int = 1, num_generations: int = 24):
     """Features and filled slots of populations of 160 out of runs of a sharp rule on several functions."""
     functions = ("sphere", "rastrigin", "katsuura")
     config = Imitation(num_generations=num_generations, num_snapshots=6, num_per_function=2, functions=functions)
-    rule = Learned(noisy(Architecture(), sharpness=3.0))
+    rule = Learned(noisy(Architecture(), sharpness=3.0))  # of recipe 1 also for the features of recipe 2
     run = jax.jit(lambda key: populations.populations_of_runs(key, rule, config, 2))
     fitness, descriptor = run(jax.random.key(5))
-    return jax.vmap(network.features)(fitness, descriptor), fitness > -jnp.inf
+    features = functools.partial(network.features, recipe=recipe)
+    return jax.vmap(features)(fitness, descriptor), fitness > -jnp.inf
 
 
 def relative_error(found, expected, filled) -> float:

@@ -66,7 +66,7 @@ def numpy_forward(params, num_heads, fitness, descriptor):
                 who = sees[i][whom]
                 if not who:
                     continue
-                sharp = np.clip(np.exp(layer["sharpness"][head]) / (least[i, whom] if is_local else 1), 1e-3, 1e5)
+                sharp = np.clip(np.exp(layer["sharpness"][head]) / (least[i, whom] if is_local else 1), 1e-3, 1e4)
                 weights = np.exp(-sharp * (squared[i, who] - least[i, whom]))
                 mixed[i, head] = weights @ value[who, head] / weights.sum()
                 soft = np.clip(least[i, whom] - np.log(weights.sum()) / sharp, 1e-4, 16)

@@ -18,7 +18,8 @@ from lqd.evolution import kernel, network
 from lqd.evolution.learned import Learned
 from lqd.evolution.network import Architecture
 
-PAPER = Architecture()
+PAPER, DISTANCES = rulesets.PAPER, rulesets.DISTANCES
+BOTH = pytest.mark.parametrize("architecture", [PAPER, DISTANCES], ids=["paper", "distances"])
 
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
@@ -33,19 +34,20 @@ def test_every_architecture(name, num):
     params = rulesets.noisy(architecture)
     x, filled = rulesets.inputs(num, architecture)
     expected = network.forward(params, architecture.num_heads, x, filled)
-    found = interpreted(architecture.num_heads, params, x, filled)
-    assert rulesets.relative_error(found, expected, filled) < 3e-4
-    exact = interpreted(architecture.num_heads, params, x, filled, exact=True)
-    assert rulesets.relative_error(exact, expected, filled) < 1e-5
+    for exact, limit in enumerate(rulesets.LIMITS[architecture.recipe]):
+        found = interpreted(architecture.num_heads, params, x, filled, bool(exact))
+        assert rulesets.relative_error(found, expected, filled) < limit, exact
 
 
+@BOTH
 @pytest.mark.parametrize("num", [1, 160, 200, 300])
-def test_every_kind_of_size(num):
-    """One tile, the usual five, larger tiles, and the attention alone."""
-    params = rulesets.noisy(PAPER, sharpness=3.0)
-    x, filled = rulesets.inputs(num, PAPER)
+def test_every_kind_of_size(num, architecture):
+    """One tile, the usual five, larger tiles, and the attention alone (of recipe 2, the plain version)."""
+    params = rulesets.noisy(architecture, sharpness=3.0)
+    x, filled = rulesets.inputs(num, architecture)
     expected = network.forward(params, 4, x, filled)
-    assert rulesets.relative_error(interpreted(4, params, x, filled), expected, filled) < 3e-4
+    limit = rulesets.LIMITS[architecture.recipe][0]
+    assert rulesets.relative_error(interpreted(4, params, x, filled), expected, filled) < limit
 
 
 @pytest.mark.parametrize("num", [40, 300])
@@ -58,9 +60,17 @@ def test_sharp_attention_is_exact_to_more_than_half_precision(num):
     assert rulesets.relative_error(interpreted(4, params, x, filled, exact=True), expected, filled) < 1e-4
 
 
-def test_populations_of_runs_keep_their_survivors():
-    x, filled = rulesets.of_runs()
-    params = rulesets.noisy(PAPER, sharpness=3.0)
+def test_a_descriptor_of_too_many_dimensions_runs_plain():
+    params = rulesets.noisy(DISTANCES)
+    x, filled = rulesets.inputs(12, Architecture(recipe=2, descriptor_dim=24))
+    expected = jax.jit(network.forward, static_argnums=1)(params, 4, x, filled)
+    np.testing.assert_allclose(interpreted(4, params, x, filled), expected, rtol=1e-4, atol=1e-5)
+
+
+@BOTH
+def test_populations_of_runs_keep_their_survivors(architecture):
+    x, filled = rulesets.of_runs(architecture.recipe)
+    params = rulesets.noisy(architecture, sharpness=3.0)
     expected = jax.jit(jax.vmap(lambda x, filled: network.forward(params, 4, x, filled)))(x, filled)
     found = jax.jit(jax.vmap(lambda x, filled: kernel.forward(params, 4, x, filled, interpret=True)))(x, filled)
     changed = rulesets.num_other_survivors(found, expected, filled)
@@ -69,9 +79,10 @@ def test_populations_of_runs_keep_their_survivors():
     assert np.mean(changed) < 0.5
 
 
-def test_empty_slots_say_nothing():
-    params = rulesets.noisy(PAPER)
-    x, filled = rulesets.inputs(40, PAPER, num_empty=9)
+@BOTH
+def test_empty_slots_say_nothing(architecture):
+    params = rulesets.noisy(architecture)
+    x, filled = rulesets.inputs(40, architecture, num_empty=9)
     expected = interpreted(4, params, x, filled)
     other = interpreted(4, params, jnp.where(filled[:, None], x, 77.0), filled)
     np.testing.assert_array_equal(other[filled], expected[filled])
@@ -79,17 +90,22 @@ def test_empty_slots_say_nothing():
     np.testing.assert_allclose(alone, expected[9:], rtol=1e-3, atol=1e-4)
 
 
-def test_an_empty_population_has_no_scores(monkeypatch):
+@BOTH
+def test_an_empty_population_has_no_scores(monkeypatch, architecture):
     monkeypatch.setenv(kernel.SETTING, "interpret")
-    scores = Learned(rulesets.noisy(PAPER))(None, jnp.full(40, -jnp.inf), jnp.zeros((40, 2)))
+    scores = Learned(rulesets.noisy(architecture), architecture)(None, jnp.full(40, -jnp.inf), jnp.zeros((40, 2)))
     np.testing.assert_array_equal(scores, np.full(40, -np.inf))
 
 
-@pytest.mark.parametrize("what", ["query", "value", "up", "out", "down"])
-def test_weights_beyond_half_precision_run_the_plain_version(what):
-    params = rulesets.noisy(PAPER)
+HUGE = [(1, name) for name in ("query", "value", "up", "out", "down")] + [(2, name) for name in ("value", "up")]
+
+
+@pytest.mark.parametrize(("recipe", "what"), HUGE)
+def test_weights_beyond_half_precision_run_the_plain_version(recipe, what):
+    architecture = Architecture(recipe=recipe)
+    params = rulesets.noisy(architecture)
     params["layers"][what]["weight"] *= jnp.float32(1e5)
-    x, filled = rulesets.inputs(40, PAPER)
+    x, filled = rulesets.inputs(40, architecture)
     expected = jax.jit(lambda params: network.forward(params, 4, x, filled))(params)
     np.testing.assert_allclose(interpreted(4, params, x, filled), expected, rtol=1e-4, atol=1e-4)
 
@@ -110,9 +126,20 @@ def test_weights_that_are_no_numbers_give_no_scores():
     assert np.isnan(interpreted(4, params, x, filled)).all()
 
 
-@pytest.mark.parametrize("num", [20, 300])
-def test_mapping_in_any_nesting_changes_nothing(num):
-    small = Architecture(num_layers=1)
+@pytest.mark.parametrize("sharpness", [-200.0, 200.0])
+def test_any_sharpness_gives_finite_scores(sharpness):
+    params = rulesets.noisy(DISTANCES)
+    params["layers"]["sharpness"] = jnp.full_like(params["layers"]["sharpness"], sharpness)
+    x, filled = rulesets.inputs(40, DISTANCES)
+    x = x.at[5, 2:].set(x[6, 2:])  # duplicates
+    expected = network.forward(params, 4, x, filled)
+    assert rulesets.relative_error(interpreted(4, params, x, filled), expected, filled) < 2e-2
+    assert rulesets.relative_error(interpreted(4, params, x, filled, exact=True), expected, filled) < 1e-4
+
+
+@pytest.mark.parametrize(("num", "recipe"), [(20, 1), (300, 1), (20, 2)])
+def test_mapping_in_any_nesting_changes_nothing(num, recipe):
+    small = Architecture(num_layers=1, recipe=recipe)
     rules = [rulesets.noisy(small, seed) for seed in range(2)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rules)
     pairs = [rulesets.inputs(num, small, seed, num_empty=seed) for seed in range(3)]
@@ -141,37 +168,55 @@ def test_mapping_in_any_nesting_changes_nothing(num):
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+@BOTH
 @pytest.mark.parametrize(("num", "exact"), [(160, False), (48, True), (300, False)])
-def test_the_gpu_compiler_gets_a_program(num, exact):
+def test_the_gpu_compiler_gets_a_program(num, exact, architecture):
     """Lowered for a GPU without having one: what Pallas cannot translate fails here."""
     if jax.__version_info__ >= (0, 11):
         pytest.skip("newer JAX compiles for the GPU while lowering, which needs its libraries")
-    params = jax.eval_shape(lambda: network.init_params(jax.random.key(0), PAPER))
-    x, filled = jax.ShapeDtypeStruct((num, 3), jnp.float32), jax.ShapeDtypeStruct((num,), bool)
+    if num > kernel.MAX_FUSED and architecture.recipe == 2:
+        pytest.skip("runs plain")
+    params = jax.eval_shape(lambda: network.init_params(jax.random.key(0), architecture))
+    num_columns = 2 + architecture.recipe
+    x, filled = jax.ShapeDtypeStruct((num, num_columns), jnp.float32), jax.ShapeDtypeStruct((num,), bool)
     run = jax.jit(lambda params, x, filled: kernel.forward(params, 4, x, filled, exact=exact))
     text = run.trace(params, x, filled).lower(lowering_platforms=("cuda",)).as_text()
     assert "triton" in text
 
 
+def largest_array(function, *arguments) -> int:
+    """Entries of the largest array that a program makes, kernels aside."""
+    sizes = []
+
+    def visit(jaxpr):
+        for equation in jaxpr.eqns:
+            sizes.extend(variable.aval.size for variable in equation.outvars)
+            if equation.primitive.name != "pallas_call":
+                for inner in jax.extend.core.jaxprs_in_params(equation.params):
+                    visit(inner)
+
+    visit(jax.make_jaxpr(function)(*arguments).jaxpr)
+    return max(sizes)
+
+
+def test_where_the_plain_version_stands_in_it_takes_little_memory():
+    """One rule with many populations: not all tables of pairs at once."""
+    params = rulesets.noisy(Architecture(num_layers=1))
+    x, filled = rulesets.inputs(32, PAPER)
+    many = jax.vmap(lambda x: kernel.forward(params, 4, x, filled))
+    largest = largest_array(many, jnp.broadcast_to(x, (4096, *x.shape)))
+    assert largest <= 4096 * 32 * 4 + kernel.FALLBACK_BATCH * 32 * 32 * 4 * 5
+
+
 def test_memory_above_the_limit_is_linear():
     params = rulesets.noisy(Architecture(num_layers=1))
 
-    def largest_array(num):
-        x, filled = rulesets.inputs(num, PAPER)
-        sizes = []
-
-        def visit(jaxpr):
-            for equation in jaxpr.eqns:
-                sizes.extend(variable.aval.size for variable in equation.outvars)
-                if equation.primitive.name != "pallas_call":
-                    for inner in jax.extend.core.jaxprs_in_params(equation.params):
-                        visit(inner)
-
-        visit(jax.make_jaxpr(lambda x, filled: kernel.forward(params, 4, x, filled))(x, filled).jaxpr)
-        return max(sizes)
-
-    assert largest_array(4096) <= 4 * largest_array(1024)
-    assert largest_array(4096) < 4096 * 100
+    largest = {
+        num: largest_array(lambda x, filled: kernel.forward(params, 4, x, filled), *rulesets.inputs(num, PAPER))
+        for num in (1024, 4096)
+    }
+    assert largest[4096] <= 4 * largest[1024]
+    assert largest[4096] < 4096 * 100
 
 
 # The choice
@@ -228,8 +273,8 @@ def test_a_network_that_is_too_wide_runs_plain_unless_asked_otherwise(monkeypatc
 
 def test_the_tests_of_the_plain_rule_pass_with_the_kernel():
     """The same tests, in a process of its own, because compiled programs remember what they were made with."""
-    files = [f"tests/evolution/test_{name}.py" for name in ("rules", "learned")]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "learned", *files]
+    files = [f"tests/evolution/test_{name}.py" for name in ("rules", "learned", "geometric")]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "learned or geometric", *files]
     environment = {**os.environ, kernel.SETTING: "interpret"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]

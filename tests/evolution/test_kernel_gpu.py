@@ -9,11 +9,11 @@ import pytest
 import rulesets
 
 from lqd.evolution import kernel, network
-from lqd.evolution.network import Architecture
 
 pytestmark = pytest.mark.skipif(jax.default_backend() != "gpu", reason="needs a GPU; the logic is in test_kernel.py")
 
-PAPER = Architecture()
+PAPER, DISTANCES = rulesets.PAPER, rulesets.DISTANCES
+BOTH = pytest.mark.parametrize("architecture", [PAPER, DISTANCES], ids=["paper", "distances"])
 
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
@@ -26,9 +26,10 @@ def plain(num_heads, params, x, filled):
     return network.forward(params, num_heads, x, filled)
 
 
-def test_it_is_chosen(monkeypatch):
+@BOTH
+def test_it_is_chosen(monkeypatch, architecture):
     monkeypatch.delenv(kernel.SETTING, raising=False)
-    assert kernel.fastest_forward(PAPER).func is kernel.forward
+    assert kernel.fastest_forward(architecture).func is kernel.forward
 
 
 @pytest.mark.parametrize("name", rulesets.ARCHITECTURES)
@@ -37,22 +38,25 @@ def test_every_architecture(name):
     params = rulesets.noisy(architecture)
     x, filled = rulesets.inputs(48, architecture)
     expected = plain(architecture.num_heads, params, x, filled)
-    for exact, limit in ((False, 1e-3), (True, 5e-5)):
-        found = compiled(architecture.num_heads, params, x, filled, exact)
+    for exact, limit in enumerate(rulesets.LIMITS[architecture.recipe]):
+        found = compiled(architecture.num_heads, params, x, filled, bool(exact))
         assert rulesets.relative_error(found, expected, filled) < limit, exact
 
 
+@BOTH
 @pytest.mark.parametrize("num", [1, 160, 200, 256, 300, 1024])
-def test_every_kind_of_size(num):
-    params = rulesets.noisy(PAPER, sharpness=3.0)
-    x, filled = rulesets.inputs(num, PAPER)
+def test_every_kind_of_size(num, architecture):
+    params = rulesets.noisy(architecture, sharpness=3.0)
+    x, filled = rulesets.inputs(num, architecture)
     expected = plain(4, params, x, filled)
-    assert rulesets.relative_error(compiled(4, params, x, filled), expected, filled) < 1e-3
+    limit = rulesets.LIMITS[architecture.recipe][0]
+    assert rulesets.relative_error(compiled(4, params, x, filled), expected, filled) < limit
 
 
-def test_populations_of_runs_keep_their_survivors():
-    x, filled = rulesets.of_runs()
-    params = rulesets.noisy(PAPER, sharpness=3.0)
+@BOTH
+def test_populations_of_runs_keep_their_survivors(architecture):
+    x, filled = rulesets.of_runs(architecture.recipe)
+    params = rulesets.noisy(architecture, sharpness=3.0)
     expected = jax.jit(jax.vmap(functools.partial(plain, 4, params)))(x, filled)
     found = jax.jit(jax.vmap(functools.partial(compiled, 4, params)))(x, filled)
     changed = rulesets.num_other_survivors(found, expected, filled)

@@ -33,7 +33,8 @@ from lqd.evolution.numerics import by_blocks
 NUM_KINDS = 4
 NUM_TOKENS = 4  # fitness, rank, distance to the nearest other, to the nearest fitter one
 NEAR, FAR = 1e-4, 16.0
-BLUNTEST, SHARPEST = 1e-3, 1e5
+BLUNTEST, SHARPEST = 1e-3, 1e4
+COUNTED = 512  # individuals up to which counting is faster than sorting
 
 
 def init_params(key: Key[Array, ""], num_layers: int, width: int, num_heads: int, hidden: int) -> Params:
@@ -63,10 +64,18 @@ def features(fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Fl
     filled = fitness > -jnp.inf
     relative = layers.standardise(fitness, filled)
     num = jnp.maximum(jnp.sum(filled.astype(jnp.float32)), 1.0)
-    in_order = jnp.sort(jnp.where(filled, fitness, jnp.inf))
-    below, not_above = (jnp.searchsorted(in_order, fitness, side=side) for side in ("left", "right"))
+    below, not_above = _num_below(jnp.where(filled, fitness, jnp.inf))
     rank = jnp.where(filled, (below + not_above).astype(jnp.float32) / num - 1, 0.0)
     return jnp.column_stack([relative, rank, layers.standardise_together(descriptor, filled)])
+
+
+def _num_below(values: Float[Array, " P"]):
+    """How many are below each, and how many are not above it: by comparing all pairs where these are few."""
+    if values.shape[0] > COUNTED:
+        in_order = jnp.sort(values)
+        return tuple(jnp.searchsorted(in_order, values, side=side) for side in ("left", "right"))
+    pairs = (compare(values[None, :], values[:, None]) for compare in (jnp.less, jnp.less_equal))
+    return tuple(jnp.sum(pair, axis=1, dtype=jnp.int32) for pair in pairs)
 
 
 def _logarithm(squared):

@@ -1,0 +1,226 @@
+"""Feature recipe 2, attention by distance (`geometric`): the whole network as one program per population.
+
+Individuals are sorted, the fittest first, so that the fitter ones are those before: half of the tiles are left out, and
+only tiles on the diagonal are masked. A logit is minus the sharpness times how much further than the nearest one the
+other is, and that is one product of a query with a key:
+
+    columns    three copies of      then, once
+    query      2 place, -1          nearest - |place|^2 - NEAR in two halves, 1
+    key        place, |place|^2     1, 1, mask
+
+all times the sharpness. So keys are the same for all heads, a query differs from head to head by a factor,
+and the highest logit of every row is 0: no pass to find it, no matrix for queries and keys. A squared distance is so
+known to 21 bits of the squared distance from the centre. With `exact` it is the sum of squared differences in float32.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as pl
+
+from lqd.evolution import geometric
+from lqd.evolution.kernels import halves
+from lqd.evolution.kernels.halves import LOG2_E, Arithmetic, dot, dot_transposed
+from lqd.evolution.layers import Params
+
+UNIT = np.float32(2.0**6)  # keys are multiplied and queries divided by it: then both are within half precision
+WALL = np.float32(2.0**8)  # times the sharpness: at most what a query may hold, and even for the bluntest enough
+MASK = np.float32(-(2.0**15))
+HIDDEN = np.float32(-(2.0**29))  # a logit that stands for not seen
+NONE = np.float32(-(2.0**15))  # a logit for sharpness 1 that is lower than that of any individual, and above the wall
+
+
+def head_columns(width: int) -> int:
+    """Of the values: three copies and the ones."""
+    return halves.padded(3 * width + 1)
+
+
+def pair_columns(num_dimensions: int) -> int:
+    return halves.padded(3 * (num_dimensions + 1) + 3)
+
+
+def pack(params: Params, num_heads: int):
+    """The weights as the kernel reads them, and whether half precision holds all that it will make of them."""
+    layers = params["layers"]
+    num_layers, num_features, _ = layers["value"]["weight"].shape
+    num_columns = head_columns(num_features // num_heads)
+    weight, bias = halves.after(layers["norm_attention"], layers["value"])
+    weight, bias = halves.by_head(weight, bias, num_heads)
+    magnitudes = [halves.reach(weight, bias)]
+    weight, bias = halves.tripled(weight, num_columns), halves.tripled(bias, num_columns, 1.0)
+    value = jnp.stack(halves.halves(halves.with_bias(weight, bias)), axis=2)
+    matrices, others = halves.packed_perceptron(params, num_heads, num_columns)
+    density = halves.residual(layers["density"]["weight"]).reshape(num_layers, 2, num_heads, -1).swapaxes(1, 2)
+    sharpness = jnp.exp(layers["sharpness"])
+    is_relative = np.arange(num_heads) % 2 == 1
+    sharpness = jnp.stack([jnp.where(is_relative, 0, sharpness), jnp.where(is_relative, sharpness, 0)], axis=-1)
+    # Heads that see all others first, then those that see fitter ones.
+    order = np.argsort(np.arange(num_heads) % geometric.NUM_KINDS >= geometric.NUM_KINDS // 2, kind="stable")
+    out, *rest = matrices
+    ordered = [array[:, order] for array in (sharpness, value, density, out)]
+    packed = (halves.residual(params["embed"]["weight"]), *ordered, *rest)
+    return packed, halves.hold([*magnitudes, value, *others])
+
+
+def fused(packed, x, filled, *, num_features: int, num_heads: int, exact: bool, interpret: bool):
+    """Scores (M, K, P) of M rules on K populations each."""
+    num = x.shape[2]
+    rows, num_warps, size = halves.tiling(num)
+    x = jnp.where(filled[..., None], x, 0.0)
+    position = _positions(x[..., 0], filled)
+    x = jax.vmap(jax.vmap(lambda x, position: x.at[position].set(x, unique_indices=True)))(x, position)
+    x = halves.widened(x, 2, size)
+    mask = jnp.where(jnp.arange(size) < jnp.sum(filled, axis=-1, keepdims=True), np.float32(0), MASK)
+    query, key = _pairs(x[..., 2:], mask)
+    body = functools.partial(
+        _body,
+        rows=rows,
+        num_features=num_features,
+        width=num_features // num_heads,
+        num_dimensions=x.shape[3] - 2,
+        do=Arithmetic(exact, interpret),
+    )
+    scores = halves.launch(
+        body, num_warps, interpret, packed, (query, key, jnp.concatenate([x, mask[..., None]], axis=-1).swapaxes(2, 3))
+    )
+    return jnp.take_along_axis(scores, position, axis=-1)
+
+
+def _positions(fitness, filled):
+    """Where each individual stands: by fitness, then by index; empty slots last. Counting is faster than sorting."""
+    fitness = jnp.where(filled, fitness, -jnp.inf)
+    index = jnp.arange(fitness.shape[-1])
+    ahead = fitness[..., None, :] > fitness[..., :, None]
+    ahead |= (fitness[..., None, :] == fitness[..., :, None]) & (index[None, :] < index[:, None])
+    return jnp.sum(ahead, axis=-1, dtype=jnp.int32)
+
+
+def _pairs(place, mask):
+    """Columns of queries for sharpness 1 and nearest 0, in float32, and of keys, in halves."""
+    width, num_columns = place.shape[-1] + 1, pair_columns(place.shape[-1])
+    square = jnp.sum(place**2, axis=-1, keepdims=True)
+    fill = jnp.zeros((*place.shape[:-1], num_columns - 3 * width - 3), jnp.float32)
+    ones = jnp.ones_like(square)
+    constant = -(square + np.float32(geometric.NEAR))
+    query = jnp.concatenate([*[2 * place, -ones] * 3, constant, constant, WALL * ones, fill], axis=-1)
+    key = jnp.concatenate([*[place, square] * 3, ones, ones], axis=-1) * UNIT
+    low = halves.low_columns(key.shape[-1], width, 2)
+    key = halves.high(halves.without(key, low)).astype(jnp.float16)
+    key = jnp.concatenate([key, mask[..., None].astype(jnp.float16), fill.astype(jnp.float16)], axis=-1)
+    return query * (LOG2_E / UNIT), key
+
+
+def _body(
+    query_ref, key_ref, x_ref, embed_ref, sharpness_ref, value_ref, density_ref, out_ref, up_ref, down_ref,
+    bias_ref, score_ref, scores_ref, *, rows: int, num_features: int, width: int, num_dimensions: int, do: Arithmetic,
+):  # fmt: skip
+    """One population. Tiles of rows are unrolled, so that they overlap; layers and heads are loops, to compile fast."""
+    num_layers, num_heads = value_ref.shape[:2]
+    tiles = [pl.ds(start, rows) for start in range(0, x_ref.shape[1], rows)]
+    keys = [key_ref[tile, :] for tile in tiles]
+    groups = [range(start, min(start + halves.GROUP, len(tiles))) for start in range(0, len(tiles), halves.GROUP)]
+    once = 3 * (num_dimensions + 1)
+    column = halves.columns(query_ref.shape[1])
+    low_query = halves.low_columns(query_ref.shape[1], num_dimensions + 1, 1)
+    low_query = jnp.where(column == once + 1, halves.KEEP, low_query)
+    low_value = halves.low_columns(value_ref.shape[-1], width, 1)
+    is_constant = jnp.where((column == once) | (column == once + 1), LOG2_E / UNIT, np.float32(0))
+    before = _iota(rows, 1) < _iota(rows, 0)
+    other = _iota(rows, 1) != _iota(rows, 0)
+
+    def seen_by(i, only_fitter):
+        """The tiles of keys that a tile of queries looks at."""
+        return range(i + 1 if only_fitter else len(tiles))
+
+    def ready(i, sharpness, least):
+        """What a tile of queries brings into a product with keys."""
+        if do.exact:
+            return sharpness * LOG2_E, least - np.float32(geometric.NEAR)
+        return do.packed((query_ref[tiles[i], :] + least * is_constant) * sharpness, low_query)
+
+    def logits(i, j, query):
+        if not do.exact:
+            return dot_transposed(query, keys[j])
+        differences = (x_ref[c, tiles[i]][:, None] - x_ref[c, tiles[j]][None, :] for c in range(2, 2 + num_dimensions))
+        squared = functools.reduce(jnp.add, (difference * difference for difference in differences))
+        return jnp.where(x_ref[2 + num_dimensions, tiles[j]][None, :] < 0, HIDDEN, query[0] * (query[1] - squared))
+
+    def masked(logits, on_diagonal, only_fitter):
+        if not on_diagonal:
+            return logits
+        return jnp.where(before if only_fitter else other, logits, HIDDEN)
+
+    def nearest(i):
+        """Squared distances of the nearest other and the nearest fitter one; one product serves both."""
+        query = ready(i, jnp.ones((rows, 1), jnp.float32), jnp.zeros((rows, 1), jnp.float32))
+        found = [logits(i, j, query) for j in range(len(tiles))]
+        least = []
+        for only_fitter in (False, True):
+            seen = [masked(found[j], i == j, only_fitter) for j in seen_by(i, only_fitter)]
+            top = jnp.max(functools.reduce(jnp.maximum, seen), axis=1, keepdims=True)
+            squared = jnp.maximum(top * np.float32(-1 / LOG2_E), np.float32(geometric.NEAR))
+            least.append(jnp.where(top < NONE, np.float32(geometric.FAR), squared))
+        return least
+
+    def logarithm(squared):
+        squared = jnp.clip(squared, np.float32(geometric.NEAR), np.float32(geometric.FAR))
+        return 1 + do.log2(squared) * np.float32(0.25 / LOG2_E)
+
+    def layer(index, xs, least):
+        inputs = [do.normed(x, num_features) for x in xs]
+
+        def head(which, xs, only_fitter):
+            value, out = ((ref[index, which, 0], ref[index, which, 1]) for ref in (value_ref, out_ref))
+            values = [do.packed(do.linear(x, value), low_value) for x in inputs]
+            everywhere, relative = sharpness_ref[index, which, 0], sharpness_ref[index, which, 1]
+
+            def sharpness(i):
+                return jnp.clip(
+                    everywhere + relative * do.reciprocal(least[i][only_fitter]),
+                    np.float32(geometric.BLUNTEST),
+                    np.float32(geometric.SHARPEST),
+                )
+
+            def attend(group):
+                queries = {i: ready(i, sharpness(i), least[i][only_fitter]) for i in group}
+                # Key by key over all rows: neighbours in this order do not wait for each other.
+                totals = {}
+                for j, i in [(j, i) for j in range(len(tiles)) for i in group if j in seen_by(i, only_fitter)]:
+                    part = do.weighed(masked(logits(i, j, queries[i]), i == j, only_fitter), values[j])
+                    totals[i] = totals[i] + part if i in totals else part
+                return [finish(i, totals[i]) for i in group]
+
+            def finish(i, total):
+                norm = halves.column_of(total, 3 * width)
+                alone = norm < np.float32(0.25)  # the nearest one counts 1
+                norm = jnp.where(alone, np.float32(1), norm)
+                upper, lower = do.split(total * do.reciprocal(norm))
+                number = do.log2(norm) * np.float32(1 / LOG2_E)
+                soft = least[i][only_fitter] - number * do.reciprocal(sharpness(i))
+                distance = logarithm(jnp.where(alone, np.float32(geometric.FAR), soft))
+                x = xs[i] + number * density_ref[index, which, 0][None, :]
+                x = x + distance * density_ref[index, which, 1][None, :]
+                return x + dot(upper, out[0]) + dot(lower, out[1])
+
+            return tuple(x for group in groups for x in attend(group))
+
+        xs = tuple(x + bias_ref[index, 0][None, :] for x in xs)
+        xs = jax.lax.fori_loop(0, num_heads // 2, lambda which, xs: head(which, xs, False), xs)
+        xs = jax.lax.fori_loop(num_heads // 2, num_heads, lambda which, xs: head(which, xs, True), xs)
+        up, down = ((ref[index, 0], ref[index, 1]) for ref in (up_ref, down_ref))
+        return do.perceptron(xs, num_features, up, down, bias_ref[index, 1])
+
+    least = [nearest(i) for i in range(len(tiles))]
+    xs = tuple(
+        halves.embedded([*(x_ref[c, tile][:, None] for c in range(2)), *map(logarithm, pair)], embed_ref)
+        for tile, pair in zip(tiles, least, strict=True)
+    )
+    xs = jax.lax.fori_loop(0, num_layers, lambda index, xs: layer(index, xs, least), xs)
+    for tile, x in zip(tiles, xs, strict=True):
+        scores_ref[tile] = do.scored(x, num_features, score_ref)
+
+
+def _iota(num: int, axis: int):
+    return jax.lax.broadcasted_iota(jnp.int32, (num, num), axis)
