@@ -92,7 +92,7 @@ def row(name, function, sets, expected, num_repeats, baseline_s):
     num_passes = sets[0][1].shape[0] * sets[0][1].shape[1]
     try:
         program, compile_s = compiled(function, sets)
-        found = program(*sets[0])[:2, :4]
+        found = jax.block_until_ready(program(*sets[0])[:2, :4])
     except Exception as error:  # out of memory, mostly
         print(f"  {name:14} {type(error).__name__}: {str(error).splitlines()[0][:90]}", flush=True)
         return None

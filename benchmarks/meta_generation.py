@@ -138,6 +138,7 @@ def parts(config, stage, state, program, shared, prepare, fresh, chunk_sizes, ti
 def main() -> None:
     parser = argparse.ArgumentParser(description="Cost of a meta-generation, part by part.")
     parser.add_argument("--preset", default="reference")
+    parser.add_argument("--recipe", type=int)
     parser.add_argument("--meta-population-size", type=int)
     parser.add_argument("--num-tasks", type=int)
     parser.add_argument("--num-generations", type=int)
@@ -154,6 +155,7 @@ def main() -> None:
     print(
         f"{jax.devices()[0].device_kind}, jax {jax.__version__}: M={num_members}, K={stage.num_tasks}, "
         f"T={stage.num_generations}, {config.architecture.num_layers} layers, "
+        f"recipe {config.architecture.recipe}, "
         f"competition by {kernel.fastest_forward(config.architecture).func.__module__}",
         flush=True,
     )
