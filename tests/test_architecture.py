@@ -14,6 +14,7 @@ FLOORS = [
     {"tasks"},
     {"evolution"},
     {"checkpoint", "checks", "manifest"},
+    {"shipped"},
     {"catalogue", "result", "extras", "settings", "ask_tell", "api"},
     {"meta"},
     {"figures"},

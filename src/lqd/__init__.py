@@ -3,17 +3,18 @@
     import lqd
     result = lqd.optimize(evaluate, dim=8, bounds=(0, 1), rule="dns", num_evaluations=100_000)
 
-`optimize` and `AskTell` for people with a function, `rule` and `load` for competition rules, `train` and `imitate` to
-discover new ones, `tasks` for benchmarks.
+`optimize` and `AskTell` for people with a function, `rule`, `load` and `card` for competition rules, `train` and
+`imitate` to discover new ones, `tasks` for benchmarks.
 """
 
 from lqd import tasks
 from lqd.api import Progress, optimize, traceable
 from lqd.ask_tell import AskTell
 from lqd.catalogue import rule
-from lqd.checkpoint import load, save_rule
+from lqd.checkpoint import save_rule
 from lqd.errors import EvaluationFailed, Interrupted, InvalidInput, Unreadable
 from lqd.result import Elites, Result
+from lqd.shipped import card, load
 from lqd.training import imitate, train
 
 __version__ = "0.1.0"
@@ -29,6 +30,7 @@ __all__ = [
     # rules
     "rule",
     "load",
+    "card",
     "save_rule",
     # discovering rules
     "train",

@@ -1,6 +1,7 @@
 """Rules by name: `lqd.rule("dns")`. Names, what they do, and which settings each takes."""
 
 import dataclasses
+import functools
 import inspect
 import pathlib
 from collections.abc import Callable
@@ -10,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lqd import checkpoint
+from lqd import checkpoint, shipped
 from lqd.checks import box, float32, numbers_array, whole
 from lqd.errors import InvalidInput, unknown
 from lqd.evolution import cvt, rules
@@ -70,6 +71,10 @@ RULES: dict[str, Entry] = {
     "ns": Entry(_novelty_search, "Novelty Search", "the most distant from the others survive"),
     "dns": Entry(_dominated_novelty_search, "Dominated Novelty Search", "the most distant from fitter ones survive"),
     "me": Entry(_map_elites, "MAP-Elites (CVT)", "the best of each cell survives; needs descriptor_bounds"),
+    **{
+        name: Entry(functools.partial(shipped.rule, name), *about)  # read when it is asked for
+        for name, about in shipped.TITLES.items()
+    },
     "lqd-untrained": Entry(_untrained, "Learned QD, untrained", "the transformer rule with random weights"),
 }
 
@@ -88,8 +93,8 @@ LONG_NAMES = {
 def rule(name: str, **settings) -> Rule:
     """A competition rule by name, e.g. `rule("dns", k=3)`; called as `rule(key, fitness, descriptor) -> scores`."""
     if not isinstance(name, str) or name not in RULES:
-        if name in ("lqd-f", "lqd-n", "lqd-fn"):
-            raise InvalidInput(f"rule {name!r}: this version ships no trained weights yet; 'dns' is a good choice.")
+        if name in shipped.EXPECTED:
+            return shipped.rule(name)  # which says that it is not there yet
         raise unknown("rule", name, RULES, LONG_NAMES)
     accepted = list(inspect.signature(RULES[name].make).parameters)
     for setting in settings:
@@ -135,6 +140,8 @@ _CLASSES: dict[str, type] = {
 
 def encode(given) -> tuple[dict[str, np.ndarray], dict]:
     """A rule as arrays and plain values for a file; a rule that is the user's own code leaves only its name."""
+    if isinstance(given, str) and given in shipped.NAMES:
+        given = shipped.rule(given)  # the weights themselves: another version may have others under this name
     if isinstance(given, str):
         return {}, {"name": given}
     description: dict = {"class": getattr(given, "__name__", type(given).__name__)}
