@@ -10,7 +10,7 @@ import lqd
 SOURCE = pathlib.Path(lqd.__file__).parent
 # From the ground up; a module may import from its own floor and those below.
 FLOORS = [
-    {"types", "errors"},
+    {"types", "errors", "stats"},
     {"tasks"},
     {"evolution"},
     {"checkpoint", "checks", "manifest"},
@@ -18,7 +18,7 @@ FLOORS = [
     {"catalogue", "result", "extras", "settings", "ask_tell", "api"},
     {"meta"},
     {"figures"},
-    {"runs", "training"},
+    {"runs", "training", "bench"},
     {"cli"},
     {"__main__"},
 ]

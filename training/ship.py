@@ -9,6 +9,10 @@ import json
 import pathlib
 import shutil
 
+import jax
+
+import lqd
+
 ROOT = pathlib.Path(__file__).parent.parent
 TRAINING, WEIGHTS = ROOT / "training", ROOT / "src" / "lqd" / "weights"
 FOLDERS = {
@@ -36,15 +40,72 @@ def curve(folder: pathlib.Path) -> list[dict]:
     ]
 
 
-def measured(name: str) -> dict | None:
+def measured(name: str) -> dict:
+    """What the claims bench found, by setting: against every hand-made rule."""
     path = ROOT / "results" / "claims" / "claims.json"
     if not path.exists():
-        return None
+        return {}
     content = json.loads(path.read_text())
-    return {"setting": content["setting"], "against": content["scores"].get(name)}
+    return {
+        setting: {"preset": content["preset"], "setting": part["setting"]} | part["scores"][name]
+        for setting, part in content["settings"].items()
+        if name in part["scores"]
+    }
 
 
-def ship(name: str) -> None:
+def page(cards: list[dict]) -> str:
+    """docs/weights.md."""
+    lines = [
+        "# The trained rules",
+        "",
+        "Made by `python training/ship.py` from the cards; `lqd.card(name)` has all of it. Weights are read from the "
+        "installed package and checked against their SHA-256; nothing is downloaded.",
+        "",
+        "| rule | how it came about | parameters | descriptors | SHA-256 |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for card in cards:
+        lines.append(
+            f"| `{card['name']}` | {card['recipe']} | {card['num_params']:,} | {card['descriptor_dims']} | "
+            f"`{card['sha256'][:16]}` |"
+        )
+    for card in cards:
+        session = card["sessions"][-1]
+        where = ", ".join(session["devices"])
+        lines += [
+            "",
+            f"## {card['name']}",
+            "",
+            f"{card['recipe'].capitalize()}; {card['num_meta_generations']} meta-generations, the best on validation "
+            f"tasks after {card['best_meta_generation']}. {where}, jax {session['versions']['jax']}, {card['time_s']:.0f} s "
+            f"in all, commit `{(session['commit'] or '?')[:7]}`, seed {card['config']['seed']}. "
+            f"Feature recipe {card['feature_recipe']}.",
+        ]
+        if len(card["validation_curve"]) > 1:
+            steps = ", ".join(f"{row['score']:.3f} ({row['meta_generation']})" for row in card["validation_curve"])
+            lines += ["", f"Validation score (after so many meta-generations): {steps}."]
+        for found in card["measured"].values():
+            setting = found["setting"]
+            lines += [
+                "",
+                f"Measured on fresh instances of the training functions, {setting['num_evaluations']:,} evaluations, "
+                f"{setting['num_seeds']} seeds, {found['num_filled']:.0f} slots filled "
+                f"(`lqd bench --suite claims --preset {found['preset']}`):",
+                "",
+                "| against | fitter on | novelty, of theirs | QD score, of theirs | their filled slots |",
+                "| --- | --- | --- | --- | --- |",
+            ]
+            lines += [
+                f"| `{other}` | {100 * row['win_rate_fitness']:.1f} % | {row['ratio_novelty']:.3g} | "
+                f"{row['ratio_qd']:.3g} | {row['num_filled']:.0f} |"
+                for other, row in found["against"].items()
+            ]
+    lines += ["", "## Limits of all of them", "", *(f"- {limit}" for limit in LIMITS), ""]
+    return "\n".join(lines)
+
+
+def ship(name: str) -> dict:
+    """Copies the weights and writes their card."""
     folder = TRAINING / FOLDERS[name]
     made = json.loads((folder / "card.json").read_text())
     weights = WEIGHTS / f"{name}.safetensors"
@@ -53,10 +114,12 @@ def ship(name: str) -> None:
     start = made.get("warm_start") or {}
     if "weights" in start:
         start["name"] = next(n for n, f in FOLDERS.items() if pathlib.Path(start["weights"]).name == f)
+        made["recipe"] = f"evolution from `{start['name']}`"
     card = {
         "name": name,
         "sha256": hashlib.sha256(weights.read_bytes()).hexdigest(),
         "architecture": config["architecture"],
+        "num_params": sum(leaf.size for leaf in jax.tree.leaves(lqd.load(weights).params)),
         "feature_recipe": config["architecture"]["recipe"],
         "descriptor_dims": "any" if config["architecture"]["recipe"] == 2 else config["architecture"]["descriptor_dim"],
         **made,
@@ -67,9 +130,9 @@ def ship(name: str) -> None:
     }
     (WEIGHTS / f"{name}.json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
     print(name, card["sha256"][:16], f"{weights.stat().st_size / 1024:.0f} kB")
+    return card
 
 
 if __name__ == "__main__":
     WEIGHTS.mkdir(exist_ok=True)
-    for each in FOLDERS:
-        ship(each)
+    (ROOT / "docs" / "weights.md").write_text(page([ship(name) for name in FOLDERS]), encoding="utf-8")

@@ -1,10 +1,12 @@
 """The command `lqd`. Every subcommand is a dataclass: its fields are the flags, its docstring the help."""
 
+import contextlib
 import dataclasses
 import os
 import pathlib
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import tyro
@@ -248,6 +250,54 @@ class Figure:
 
 
 @dataclasses.dataclass(frozen=True)
+class Bench:
+    """Check what is claimed: `lqd bench --suite claims` runs the trained rules against the hand-made ones.
+
+    Writes claims.md and claims.json (the verdicts), results.csv (every run), and a file per finished piece, so that a
+    bench that was interrupted goes on where it stopped.
+    """
+
+    suite: str = "claims"
+    """claims"""
+    preset: str = "quick"
+    """quick (2 CPU cores, under 10 minutes) or full (a GPU; also at a million evaluations)."""
+    out: pathlib.Path = pathlib.Path("runs/claims")
+    """Folder for the results."""
+    quiet: bool = False
+    """No progress bar."""
+
+    def main(self) -> None:
+        from lqd.bench import claims
+
+        if self.suite != "claims":
+            raise unknown("suite", self.suite, ["claims"])
+        with _pieces_bar(self.quiet) as progress:
+            content = claims.run(self.preset, self.out, progress)
+        for part in content["settings"].values():
+            rows = [
+                (row["claim"], row["verdict"], "\n".join(map(claims.sentence, row["findings"])))
+                for row in part["claims"]
+            ]
+            print(f"{part['setting']['num_evaluations']:,} evaluations, {part['setting']['num_seeds']} seeds")
+            _table(("claim", "verdict", "found"), rows)
+        print(f"Wrote {self.out / 'claims.md'}")
+
+
+@contextlib.contextmanager
+def _pieces_bar(quiet: bool):
+    """A function to be called with what runs now, and how many pieces are done of how many."""
+    if quiet:
+        yield lambda label, done, total: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    with Progress(*columns) as progress:
+        bar = progress.add_task("", total=None)
+        yield lambda label, done, total: progress.update(bar, description=label, completed=done, total=total)
+
+
+@dataclasses.dataclass(frozen=True)
 class Tasks:
     """List the tasks."""
 
@@ -268,7 +318,7 @@ class Rules:
         _table(("rule", "name", "who survives"), [(name, entry.title, entry.summary) for name, entry in entries])
 
 
-def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -293,13 +343,14 @@ Command = (
     | Annotated[Run, tyro.conf.subcommand("run")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Imitate, tyro.conf.subcommand("imitate")]
+    | Annotated[Bench, tyro.conf.subcommand("bench")]
     | Annotated[Figure, tyro.conf.subcommand("figure")]
     | Annotated[Tasks, tyro.conf.subcommand("tasks")]
     | Annotated[Rules, tyro.conf.subcommand("rules")]
 )
 
 
-def parse(args: list[str] | None = None) -> Demo | Run | Train | Imitate | Figure | Tasks | Rules:
+def parse(args: list[str] | None = None) -> Demo | Run | Train | Imitate | Bench | Figure | Tasks | Rules:
     """The command that the words on the command line name."""
     description = "Learned Quality-Diversity: diverse sets of good solutions."
     return tyro.cli(Command, args=args, prog="lqd", description=description, config=(tyro.conf.OmitArgPrefixes,))

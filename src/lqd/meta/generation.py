@@ -78,6 +78,15 @@ def run_rule(
     f_rand: Float[Array, " K"] | None,
 ) -> Measures:
     """One rule on every task, and what is measured of its final populations, on noiseless fitness."""
+    fitness, descriptor = final_populations(rule, keys, tasks, config, num_generations)
+    if f_rand is None:
+        return jax.vmap(objective.measures)(fitness, descriptor)
+    f_opt = tasks.f_opt.astype(fitness.dtype)
+    return jax.vmap(objective.measures)(fitness, descriptor, f_rand.astype(fitness.dtype), f_opt)
+
+
+def final_populations(rule: Rule, keys: Key[Array, " K"], tasks, config: Config, num_generations: Int[Array, ""]):
+    """Noiseless fitness (K, N) and descriptors (K, N, D) that one rule ends with on every task."""
     reproduction = IsoLine(jnp.float32(config.iso_sigma), jnp.float32(config.line_sigma))
     rule = ready(rule)
     state = loop.begin(keys, tasks, rule, config.population_size)
@@ -85,11 +94,7 @@ def run_rule(
         0, num_generations, lambda _, state: loop.step(state, tasks, rule, reproduction, config.batch_size), state
     )
     population = state.population
-    fitness = jnp.where(population.filled, tasks.noiseless(population.x), -jnp.inf)
-    if f_rand is None:
-        return jax.vmap(objective.measures)(fitness, population.descriptor)
-    f_opt = tasks.f_opt.astype(fitness.dtype)
-    return jax.vmap(objective.measures)(fitness, population.descriptor, f_rand.astype(fitness.dtype), f_opt)
+    return jnp.where(population.filled, tasks.noiseless(population.x), -jnp.inf), population.descriptor
 
 
 def anchors(key: Key[Array, ""], tasks: LandscapeBatch, config: Config, num_generations) -> Float[Array, " K"]:

@@ -25,6 +25,7 @@ from lqd.evolution.rules import Rule
 from lqd.meta import generation
 from lqd.meta.config import Config, to_dict
 from lqd.meta.objective import NAMES, Measures
+from lqd.stats import wins
 from lqd.tasks.landscape import LandscapeBatch
 from lqd.types import pytree
 
@@ -132,7 +133,7 @@ class Validator:
             for name in PANEL
         }
         objective = self.config.objective.name
-        wins = np.mean([_wins(table[objective], self.panel[name][objective]) for name in PANEL], axis=0)
+        wins = np.mean([wins(table[objective], self.panel[name][objective]) for name in PANEL], axis=0)
         return Verdict(float(wins.mean()), wins, comparisons, table)
 
 
@@ -148,12 +149,6 @@ def _run(config: Config, rule: _Contender, keys, tasks: LandscapeBatch, f_rand) 
     return measured | {name: measured[name] * tasks.descriptor_half_width for name in ("novelty", "qd")}
 
 
-def _wins(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """1 where ours is better, one half in a tie; a run that left nothing to measure loses."""
-    ours, theirs = (np.where(np.isnan(values), -np.inf, values) for values in (ours, theirs))
-    return np.where(ours > theirs, 1.0, np.where(ours == theirs, 0.5, 0.0))
-
-
 def compare(ours: np.ndarray, theirs: np.ndarray, measure: str) -> Comparison:
     """Paired over tasks.
 
@@ -165,7 +160,7 @@ def compare(ours: np.ndarray, theirs: np.ndarray, measure: str) -> Comparison:
     floor, worst = (1e-8, -1e30) if measure == "fitness" else (1e-6, 0.0)
     first, second = (np.maximum(np.abs(np.nan_to_num(v, nan=worst, neginf=worst)), floor) for v in (ours, theirs))
     logs = np.log(second / first) if measure == "fitness" else np.log(first / second)
-    return Comparison(float(_wins(ours, theirs).mean()), _rank_biserial(logs), float(np.exp(np.median(logs))))
+    return Comparison(float(wins(ours, theirs).mean()), _rank_biserial(logs), float(np.exp(np.median(logs))))
 
 
 def _rank_biserial(differences: np.ndarray) -> float:

@@ -1,0 +1,255 @@
+"""`lqd bench --suite claims`: does what we say of the trained rules hold? A table with a verdict for each claim.
+
+On fresh instances of the 22 training functions (dimensions 2 to 12, no noise), never seen in training or validation.
+A claim that one rule is better in a measure is tested as SPEC section 4 says: one number per seed (the mean over
+functions of the rank among the runs of both), Mann-Whitney U between the seeds of both, Holm over all claims here; and
+the win rate, paired by instance, ties half.
+"""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lqd import manifest, shipped, stats
+from lqd.bench.pieces import Bench, Setting
+from lqd.errors import unknown
+
+BASELINES = ("ga", "random", "ns", "dns", "me")
+MILLION = 31246  # generations of 32 offspring after 128: one million evaluations
+PRESETS = {
+    "quick": {"trained": Setting(num_seeds=20)},
+    "full": {"trained": Setting(), "million": Setting(num_generations=MILLION)},
+}
+
+
+class Finding(NamedTuple):
+    """One rule against another in one measure; p is Holm's, over the family of all claims."""
+
+    win_rate: float
+    p: float
+    delta: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+
+    @property
+    def is_better(self) -> bool:
+        return self.delta > 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """`least` and `goal` look at the findings of the pairs, in their order."""
+
+    text: str
+    rule: str
+    pairs: tuple[tuple[str, str], ...]  # measure, other rule
+    least: tuple[str, Callable[..., bool]]
+    goal: tuple[str, Callable[..., bool]]
+
+
+def _starts(rule: str, start: str, measure: str) -> Claim:
+    said = ("better, p < 1e-3", lambda first: first.is_better and first.p < 1e-3)
+    return Claim(f"evolution adds to imitation ({measure})", rule, ((measure, start),), said, said)
+
+
+CLAIMS = (
+    Claim(
+        "LQD (F) is fitter than GA",
+        "lqd-f",
+        (("fitness", "ga"), ("fitness", "dns")),
+        ("win rate 70 %, p < 1e-9", lambda ga, dns: ga.win_rate >= 0.7 and ga.is_better and ga.p < 1e-9),
+        ("win rate 85 %, and 65 % against DNS", lambda ga, dns: ga.win_rate >= 0.85 and dns.win_rate >= 0.65),
+    ),
+    Claim(
+        "LQD (F) keeps diversity",
+        "lqd-f",
+        (("novelty", "ga"), ("novelty", "me")),
+        ("more novel than GA, p < 1e-3", lambda ga, me: ga.is_better and ga.p < 1e-3),
+        ("40 % of MAP-Elites's novelty", lambda ga, me: me.ratio >= 0.4),
+    ),
+    Claim(
+        "LQD (N) is more novel than NS",
+        "lqd-n",
+        (("novelty", "ns"),),
+        ("1.0 of NS's novelty", lambda ns: ns.ratio >= 1.0),
+        ("better, p < 1e-9", lambda ns: ns.is_better and ns.p < 1e-9),
+    ),
+    Claim(
+        "LQD (F+N) is more novel than MAP-Elites",
+        "lqd-fn",
+        (("novelty", "me"), ("fitness", "me")),
+        ("better, p < 1e-7", lambda novelty, fitness: novelty.is_better and novelty.p < 1e-7),
+        ("also fitter, p < 1e-3", lambda novelty, fitness: fitness.is_better and fitness.p < 1e-3),
+    ),
+    Claim(
+        "LQD (F+N) against DNS (QD score)",
+        "lqd-fn",
+        (("qd", "dns"),),
+        ("lower 95 % bound of the ratio above 0.95", lambda dns: dns.ratio_low > 0.95),
+        ("better, p < 1e-3", lambda dns: dns.is_better and dns.p < 1e-3),
+    ),
+    _starts("lqd-f", "lqd-imitates-dns", "fitness"),
+    _starts("lqd-n", "lqd-imitates-ns", "novelty"),
+    _starts("lqd-fn", "lqd-imitates-dns", "qd"),
+)
+
+
+def rules_needed() -> list[str]:
+    """Baselines, the trained rules that there are, and what they began from."""
+    named = [claim.rule for claim in CLAIMS] + [other for claim in CLAIMS for _, other in claim.pairs]
+    return list(dict.fromkeys([*BASELINES, *(name for name in named if name in (*BASELINES, *shipped.NAMES))]))
+
+
+def run(preset: str, out: pathlib.Path, progress: Callable[[str, int, int], None] = lambda *_: None) -> dict[str, Any]:
+    """Runs what is missing, judges, and writes claims.json, claims.md and results.csv."""
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
+    total, done = len(PRESETS[preset]) * len(rules_needed()), 0
+    content: dict[str, Any] = {
+        "preset": preset,
+        "made": manifest.environment() | {"at": manifest.now()},
+        "settings": {},
+    }
+    frames = []
+    for name, setting in PRESETS[preset].items():
+        bench = Bench(setting, out / "pieces" / preset / name)
+        tables = {}
+        for rule in rules_needed():
+            progress(f"{rule}, {setting.num_generations} generations", done, total)
+            tables[rule] = bench.measure(rule)
+            done += 1
+        frames += _rows(name, setting, tables)
+        content["settings"][name] = {
+            "setting": dataclasses.asdict(setting) | {"num_evaluations": setting.num_evaluations},
+            "claims": judge(tables),
+            "scores": scores(tables),
+        }
+    progress("done", done, total)
+    manifest.write(out / "claims.json", content)
+    _write_text(out / "claims.md", markdown(content))
+    _write_csv(out / "results.csv", frames)
+    return content
+
+
+def judge(tables: dict[str, dict[str, np.ndarray]]) -> list[dict[str, Any]]:
+    """The claims, with what was found and a verdict each."""
+    pairs = [(claim, measure, other) for claim in CLAIMS if claim.rule in tables for measure, other in claim.pairs]
+    tested = [stats.mann_whitney(*stats.seed_scores(tables[c.rule][m], tables[o][m])) for c, m, o in pairs]
+    adjusted = stats.holm([p for p, _ in tested])
+    found: dict[tuple[str, str, str], Finding] = {}
+    for (claim, measure, other), (_, delta), p in zip(pairs, tested, adjusted, strict=True):
+        ours, theirs = tables[claim.rule][measure], tables[other][measure]
+        win_rate = float(stats.wins(ours, theirs).mean())
+        is_fitness = measure == "fitness"
+        ratio = stats.geometric_ratio(_regret(theirs), _regret(ours)) if is_fitness else stats.ratio(ours, theirs)
+        found[claim.rule, measure, other] = Finding(win_rate, p, delta, *ratio)
+    return [_verdict(claim, found) for claim in CLAIMS]
+
+
+def _regret(fitness: np.ndarray) -> np.ndarray:
+    """Distance to the optimum, which is at 0; with a floor, as float32 cannot tell below."""
+    return np.maximum(-fitness, 1e-8)
+
+
+def _verdict(claim: Claim, found: dict[tuple[str, str, str], Finding]) -> dict[str, Any]:
+    row: dict[str, Any] = {"claim": claim.text, "rule": claim.rule, "least": claim.least[0], "goal": claim.goal[0]}
+    if (claim.rule, *claim.pairs[0]) not in found:
+        return row | {"verdict": "no such rule yet", "findings": []}
+    findings = [found[claim.rule, measure, other] for measure, other in claim.pairs]
+    least, goal = claim.least[1](*findings), claim.goal[1](*findings)
+    verdict = "not reached" if not least else "goal reached" if goal else "holds"
+    named = zip(claim.pairs, findings, strict=True)
+    return row | {
+        "verdict": verdict,
+        "findings": [{"measure": m, "against": o} | finding._asdict() for (m, o), finding in named],
+    }
+
+
+def scores(tables: dict[str, dict[str, np.ndarray]]) -> dict[str, Any]:
+    """For the cards: every trained rule against every baseline, and how many slots were filled."""
+    return {
+        rule: {
+            "num_filled": float(np.mean(table["num_filled"])),
+            "against": {
+                other: {
+                    "win_rate_fitness": float(stats.wins(table["fitness"], tables[other]["fitness"]).mean()),
+                    "ratio_novelty": stats.ratio(table["novelty"], tables[other]["novelty"])[0],
+                    "ratio_qd": stats.ratio(table["qd"], tables[other]["qd"])[0],
+                    "num_filled": float(np.mean(tables[other]["num_filled"])),
+                }
+                for other in BASELINES
+            },
+        }
+        for rule, table in tables.items()
+        if rule in shipped.NAMES
+    }
+
+
+def _rows(name: str, setting: Setting, tables: dict[str, dict[str, np.ndarray]]) -> list[dict[str, Any]]:
+    return [
+        {"setting": name, "rule": rule, "function": function, "seed": seed}
+        | {measure: float(values[seed, f]) for measure, values in table.items()}
+        for rule, table in tables.items()
+        for f, function in enumerate(setting.functions)
+        for seed in range(setting.num_seeds)
+    ]
+
+
+def _write_text(path: pathlib.Path, text: str) -> None:
+    from lqd.checkpoint import write_bytes
+
+    write_bytes(path, text.encode())
+
+
+def _write_csv(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
+    import pandas as pd
+
+    _write_text(path, pd.DataFrame(rows).to_csv(index=False, float_format="%.7g"))
+
+
+def sentence(finding: dict[str, Any]) -> str:
+    """What was found, in a line."""
+    p = "p < 1e-12" if finding["p"] < 1e-12 else f"p = {finding['p']:.1g}"
+    what = "regret of the other" if finding["measure"] == "fitness" else finding["measure"]
+    return (
+        f"{finding['measure']} against {finding['against']}: wins {100 * finding['win_rate']:.1f} %, {p}, "
+        f"delta {finding['delta']:+.2f}, {what} {finding['ratio']:.3g} times "
+        f"({finding['ratio_low']:.3g} to {finding['ratio_high']:.3g})"
+    )
+
+
+def markdown(content: dict[str, Any]) -> str:
+    """The table of verdicts, for people."""
+    made = content["made"]
+    lines = [
+        "# The claims about the trained rules",
+        "",
+        f"`lqd bench --suite claims --preset {content['preset']}`, {', '.join(made['devices'])}, "
+        f"jax {made['versions']['jax']}, lqd {made['versions']['lqd']}, {made['at'][:10]}.",
+        "",
+    ]
+    for part in content["settings"].values():
+        setting = part["setting"]
+        lines += [
+            f"## {setting['num_generations']:,} generations ({setting['num_evaluations']:,} evaluations)",
+            "",
+            f"{len(setting['functions'])} functions, dimensions {setting['min_dim']} to {setting['max_dim']}, "
+            f"{setting['num_seeds']} seeds, population {setting['population_size']}, batch {setting['batch_size']}.",
+            "",
+            "| claim | rule | least | goal | found | verdict |",
+            "| --- | --- | --- | --- | --- | --- |",
+        ]
+        lines += [
+            f"| {row['claim']} | `{row['rule']}` | {row['least']} | {row['goal']} | "
+            f"{'; '.join(map(sentence, row['findings'])) or '-'} | **{row['verdict']}** |"
+            for row in part["claims"]
+        ]
+        filled = {rule: found["num_filled"] for rule, found in part["scores"].items()}
+        others = next(iter(part["scores"].values()))["against"] if part["scores"] else {}
+        filled |= {rule: found["num_filled"] for rule, found in others.items()}
+        lines += ["", "Filled slots: " + ", ".join(f"`{rule}` {num:.0f}" for rule, num in filled.items()) + ".", ""]
+    return "\n".join(lines)

@@ -1,0 +1,117 @@
+"""The claims bench on tiny pieces: what is kept, what is run again, and verdicts on planted results."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from lqd import shipped
+from lqd.bench import claims, pieces
+from lqd.bench.pieces import Bench, Setting
+from lqd.errors import InvalidInput
+
+TINY = Setting(
+    functions=("sphere", "rastrigin"), num_seeds=3, num_generations=3, max_dim=3, population_size=8, batch_size=4
+)
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How often a rule really ran."""
+    ran = []
+    original = pieces._run
+
+    def run(config, rule, *rest):
+        ran.append(type(rule).__name__)
+        return original(config, rule, *rest)
+
+    monkeypatch.setattr(pieces, "_run", run)
+    return ran
+
+
+def test_a_piece_is_kept_until_something_it_depends_on_changes(tmp_path, counted, monkeypatch):
+    first = Bench(TINY, tmp_path).measure("ga")
+    assert {name: array.shape for name, array in first.items()} == dict.fromkeys(pieces.MEASURES, (3, 2))
+    assert (first["fitness"] <= 0).all()
+    assert (first["num_filled"] == 8).all()
+    again = Bench(TINY, tmp_path).measure("ga")
+    assert len(counted) == 1
+    for name, array in first.items():
+        np.testing.assert_array_equal(again[name], array)
+    Bench(dataclasses.replace(TINY, num_generations=4), tmp_path).measure("ga")
+    assert len(counted) == 2
+
+    Bench(TINY, tmp_path).measure("lqd-f")
+    Bench(TINY, tmp_path).measure("lqd-f")
+    assert len(counted) == 3
+    other = shipped.rule("lqd-n")
+    monkeypatch.setattr(pieces.catalogue, "rule", lambda name, **settings: other)
+    Bench(TINY, tmp_path).measure("lqd-f")
+    assert len(counted) == 4
+
+
+def test_a_damaged_piece_is_run_again(tmp_path, counted):
+    Bench(TINY, tmp_path).measure("ga")
+    path = tmp_path / "ga.safetensors"
+    path.write_bytes(path.read_bytes()[:-5])
+    Bench(TINY, tmp_path).measure("ga")
+    assert len(counted) == 2
+
+
+def test_the_whole_suite_writes_its_files(tmp_path, monkeypatch):
+    monkeypatch.setitem(claims.PRESETS, "tiny", {"trained": TINY})
+    content = claims.run("tiny", tmp_path)
+    assert json.loads((tmp_path / "claims.json").read_text())["preset"] == "tiny"
+    text = (tmp_path / "claims.md").read_text()
+    for claim in claims.CLAIMS:
+        assert claim.text in text
+    assert "Filled slots" in text
+    lines = (tmp_path / "results.csv").read_text().splitlines()
+    assert len(lines) == 1 + len(claims.rules_needed()) * 2 * 3
+    assert {row["verdict"] for row in content["settings"]["trained"]["claims"]} <= {
+        "not reached", "holds", "goal reached", "no such rule yet",
+    }  # fmt: skip
+
+
+def planted(strong: dict[str, float]):
+    """Tables in which a rule is better by so much, in every measure, than the others."""
+    rng = np.random.default_rng(0)
+    return {
+        rule: {m: np.exp(0.1 * rng.normal(size=(20, 22)) + strong.get(rule, 0.0)) for m in ("novelty", "qd")}
+        | {"fitness": -np.exp(0.1 * rng.normal(size=(20, 22)) - strong.get(rule, 0.0))}
+        | {"num_filled": np.full((20, 22), 128.0)}
+        for rule in claims.rules_needed()
+    }
+
+
+def verdicts(tables):
+    return {(row["rule"], row["claim"]): row["verdict"] for row in claims.judge(tables)}
+
+
+def test_verdicts_follow_the_numbers():
+    found = verdicts(planted({"lqd-f": 1.0, "lqd-n": -1.0}))
+    assert found["lqd-f", "LQD (F) is fitter than GA"] == "goal reached"
+    assert found["lqd-f", "LQD (F) keeps diversity"] == "goal reached"
+    assert found["lqd-n", "LQD (N) is more novel than NS"] == "not reached"
+    assert found["lqd-n", "evolution adds to imitation (novelty)"] == "not reached"
+    assert found["lqd-fn", "LQD (F+N) against DNS (QD score)"] == "no such rule yet"
+
+
+def test_equals_reach_nothing():
+    found = verdicts(planted({}))
+    assert found["lqd-f", "LQD (F) is fitter than GA"] == "not reached"
+    assert found["lqd-f", "evolution adds to imitation (fitness)"] == "not reached"
+
+
+def test_held_for_the_least_but_not_the_goal():
+    found = verdicts(planted({"lqd-f": 1.0, "me": 2.0, "dns": 2.0}))
+    assert found["lqd-f", "LQD (F) is fitter than GA"] == "holds"
+    assert found["lqd-f", "LQD (F) keeps diversity"] == "holds"
+
+
+def test_an_unknown_preset_or_too_few_seeds_are_said_at_once(tmp_path):
+    with pytest.raises(InvalidInput, match=r"preset.*'fast'.*quick"):
+        claims.run("fast", tmp_path)
+    with pytest.raises(InvalidInput, match="num_seeds must be"):
+        Setting(num_seeds=1)

@@ -1,0 +1,75 @@
+"""The statistics against hand-made examples, planted differences and planted nulls."""
+
+import math
+
+import numpy as np
+import pytest
+
+from lqd import stats
+
+
+def test_wins_count_ties_half_and_nothing_as_a_loss():
+    found = stats.wins(np.array([1.0, 2.0, 3.0, np.nan]), np.array([2.0, 2.0, 2.0, -1e9]))
+    np.testing.assert_array_equal(found, [0.0, 0.5, 1.0, 0.0])
+
+
+def test_complete_separation_has_the_smallest_p_there_is():
+    p, delta = stats.mann_whitney(np.arange(20) + 100.0, np.arange(20.0))
+    assert p == pytest.approx(2 / math.comb(40, 20))
+    assert delta == 1.0
+
+
+def test_by_hand():
+    """Of the 9 pairs 7 are in favour and 2 against; 8 of the 20 orders are as extreme, both sides counted."""
+    p, delta = stats.mann_whitney(np.array([1.0, 5.0, 6.0]), np.array([0.0, 2.0, 3.0]))
+    assert delta == pytest.approx((7 - 2) / 9)
+    assert p == pytest.approx(0.4)
+
+
+def test_ties_do_not_claim_more_than_they_can():
+    p, delta = stats.mann_whitney(np.zeros(10), np.zeros(10))
+    assert (p, delta) == (1.0, 0.0)
+
+
+def test_holm():
+    assert stats.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert stats.holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
+    assert stats.holm([]) == []
+
+
+def test_a_seed_score_is_not_decided_by_the_scale_of_one_function():
+    rng = np.random.default_rng(0)
+    ours, theirs = rng.normal(size=(16, 8)), rng.normal(size=(16, 8))
+    first = stats.seed_scores(ours, theirs)
+    scale = 10.0 ** np.arange(8)
+    np.testing.assert_allclose(stats.seed_scores(ours * scale, theirs * scale), first)
+    assert np.concatenate(first).mean() == pytest.approx(0.5)
+
+
+def test_a_planted_difference_is_found_and_nulls_keep_the_family_level():
+    rng = np.random.default_rng(1)
+
+    def p_values(shift):
+        pairs = (stats.seed_scores(rng.normal(size=(12, 4)) + shift, rng.normal(size=(12, 4))) for _ in range(5))
+        return stats.holm([stats.mann_whitney(*pair)[0] for pair in pairs])
+
+    assert max(p_values(1.5)) < 1e-3
+    num_families = 200
+    false = sum(min(p_values(0.0)) < 0.05 for _ in range(num_families))
+    assert false / num_families < 0.05 + 3 * math.sqrt(0.05 * 0.95 / num_families)
+
+
+def test_ratios_know_their_value_and_bracket_it():
+    rng = np.random.default_rng(2)
+    theirs = rng.uniform(1, 2, size=(24, 6)) * [1, 10, 100, 1e3, 1e4, 1e5]
+    ours = 1.5 * theirs * rng.uniform(0.9, 1.1, size=(24, 6))
+    for ratio in (stats.ratio, stats.geometric_ratio):
+        middle, low, high = ratio(ours, theirs)
+        assert middle == pytest.approx(1.5, rel=0.03)
+        assert low < middle < high
+        assert high - low < 0.1
+
+
+def test_a_function_on_which_the_other_has_nothing_is_left_out():
+    theirs = np.array([[1.0, 0.0], [1.0, 0.0]])
+    assert stats.ratio(np.array([[2.0, 5.0], [2.0, 5.0]]), theirs)[0] == pytest.approx(2.0)
