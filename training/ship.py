@@ -77,8 +77,8 @@ def page(cards: list[dict]) -> str:
             f"## {card['name']}",
             "",
             f"{card['recipe'].capitalize()}; {card['num_meta_generations']} meta-generations, the best on validation "
-            f"tasks after {card['best_meta_generation']}. {where}, jax {session['versions']['jax']}, {card['time_s']:.0f} s "
-            f"in all, commit `{(session['commit'] or '?')[:7]}`, seed {card['config']['seed']}. "
+            f"tasks after {card['best_meta_generation']}. {where}, jax {session['versions']['jax']}, "
+            f"{card['time_s']:.0f} s in all, commit `{(session['commit'] or '?')[:7]}`, seed {card['config']['seed']}. "
             f"Feature recipe {card['feature_recipe']}.",
         ]
         if len(card["validation_curve"]) > 1:

@@ -1,5 +1,6 @@
 """The kernel's steps on the CPU, one by one (Pallas's interpreter), against the definition; and when it is chosen."""
 
+import dataclasses
 import functools
 import os
 import subprocess
@@ -168,6 +169,23 @@ def test_mapping_in_any_nesting_changes_nothing(num, recipe):
 
 
 @BOTH
+def test_a_cpu_takes_few_populations_at_a_time_in_any_nesting(architecture):
+    small = dataclasses.replace(architecture, num_layers=1)
+    rules = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(rulesets.noisy(small, seed) for seed in range(3)))
+    pairs = [rulesets.inputs(12, small, seed, num_empty=seed) for seed in range(6)]
+    x, filled = (jnp.stack(part) for part in zip(*pairs, strict=True))
+
+    def grid(forward):
+        per_population = jax.vmap(lambda p, x, f: forward(p, 4, x, f), in_axes=(None, 0, 0))
+        return jax.vmap(per_population, in_axes=(0, None, None))
+
+    expected = jax.jit(grid(network.forward))(rules, x, filled)
+    np.testing.assert_allclose(jax.jit(grid(kernel.few_at_once))(rules, x, filled), expected, rtol=1e-4, atol=1e-5)
+    largest = largest_array(grid(kernel.few_at_once), rules, x, filled)
+    assert largest <= kernel.AT_ONCE * 4 * 12 * 12 * 2 < largest_array(grid(network.forward), rules, x, filled)
+
+
+@BOTH
 @pytest.mark.parametrize(("num", "exact"), [(160, False), (48, True), (300, False)])
 def test_the_gpu_compiler_gets_a_program(num, exact, architecture):
     """Lowered for a GPU without having one: what Pallas cannot translate fails here."""
@@ -204,7 +222,7 @@ def test_where_the_plain_version_stands_in_it_takes_little_memory():
     x, filled = rulesets.inputs(32, PAPER)
     many = jax.vmap(lambda x: kernel.forward(params, 4, x, filled))
     largest = largest_array(many, jnp.broadcast_to(x, (4096, *x.shape)))
-    assert largest <= 4096 * 32 * 4 + kernel.FALLBACK_BATCH * 32 * 32 * 4 * 5
+    assert largest <= 4096 * 32 * 4 + kernel.STAND_IN_AT_ONCE * 32 * 32 * 4 * 5
 
 
 def test_memory_above_the_limit_is_linear():
@@ -238,7 +256,7 @@ def test_without_a_gpu_it_is_not_chosen(monkeypatch):
     monkeypatch.delenv(kernel.SETTING, raising=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert kernel.fastest_forward(PAPER).func is network.forward
+        assert kernel.fastest_forward(PAPER).func is kernel.few_at_once
 
 
 def test_where_it_does_not_compile_one_warning_says_so(monkeypatch):
