@@ -69,50 +69,100 @@ def fused(packed, x, filled, *, num_features: int, num_heads: int, exact: bool, 
     num = x.shape[2]
     rows, num_warps, size = halves.tiling(num)
     x = jnp.where(filled[..., None], x, 0.0)
-    order = _order(x[..., 0], filled)
-    x = halves.widened(jnp.take_along_axis(x, order[..., None], axis=2), 2, size)
-    mask = jnp.where(jnp.arange(size) < jnp.sum(filled, axis=-1, keepdims=True), np.float32(0), MASK)
-    query, key = _pairs(x[..., 2:], mask)
+    mask = jnp.where(filled, np.float32(0), MASK)
+    x = halves.widened(x, 2, size).swapaxes(2, 3)
+    mask = jnp.pad(mask, [(0, 0), (0, 0), (0, size - num)], constant_values=MASK)
+    x = jnp.concatenate([x, mask[:, :, None]], axis=2)
     body = functools.partial(
         _body,
         rows=rows,
         num_features=num_features,
         width=num_features // num_heads,
-        num_dimensions=x.shape[3] - 2,
+        num_dimensions=x.shape[2] - 3,
         do=Arithmetic(exact, interpret),
     )
-    scores = halves.launch(
-        body, num_warps, interpret, packed, (query, key, jnp.concatenate([x, mask[..., None]], axis=-1).swapaxes(2, 3))
-    )
-    scatter = jax.vmap(jax.vmap(lambda scores, order: scores.at[order].set(scores, unique_indices=True)))
-    return scatter(scores[..., :num], order)
+    scores = halves.launch(body, num_warps, interpret, packed, _sorted(x, rows, num_warps, interpret))
+    return scores[..., :num]
 
 
-def _order(fitness, filled):
-    """Who comes first, second and so on: by fitness, then by index; empty slots last.
+# Sorting
 
-    Sorted, although counting who is ahead of whom would be faster: XLA compiled that for minutes (jax 0.11.2, H200).
+
+def _sorted(x, rows: int, num_warps: int, interpret: bool):
+    """Columns of queries for sharpness 1 and nearest 0, in float32, and of keys, in halves; who stands where; and x.
+
+    All with the fittest first; of equals, the one with the lower index; empty slots last. A kernel of its own, because
+    XLA sorts slowly, and compiles for minutes if it is to count who is ahead of whom (jax 0.11.2, H200).
     """
-    return jnp.argsort(jnp.where(filled, -fitness, jnp.inf), axis=-1, stable=True)
+    num_rules, num_populations, num_inputs, size = x.shape
+    total, num_columns = num_rules * num_populations, pair_columns(num_inputs - 3)
+    shapes = [(size, num_columns), (size, num_columns), (size,), (num_inputs, size)]
+    dtypes = [jnp.float32, jnp.float16, jnp.int32, jnp.float32]
+
+    def of_population(shape):
+        return pl.BlockSpec((None, *shape), lambda i: (i, *[0] * len(shape)))
+
+    found = halves.call(
+        functools.partial(_sort_body, rows=rows),
+        num_warps,
+        interpret,
+        grid=(total,),
+        in_specs=[of_population((num_inputs, size))],
+        out_specs=[of_population(shape) for shape in shapes],
+        out_shape=[jax.ShapeDtypeStruct((total, *shape), dtype) for shape, dtype in zip(shapes, dtypes, strict=True)],
+    )(x.reshape(total, num_inputs, size))
+    return [array.reshape(num_rules, num_populations, *array.shape[1:]) for array in found]
 
 
-def _pairs(place, mask):
-    """Columns of queries for sharpness 1 and nearest 0, in float32, and of keys, in halves."""
-    width, num_columns = place.shape[-1] + 1, pair_columns(place.shape[-1])
-    square = jnp.sum(place**2, axis=-1, keepdims=True)
-    fill = jnp.zeros((*place.shape[:-1], num_columns - 3 * width - 3), jnp.float32)
-    ones = jnp.ones_like(square)
+def _sort_body(x_ref, query_ref, key_ref, order_ref, sorted_ref, *, rows: int):
+    num_inputs, size = x_ref.shape
+    tiles = [pl.ds(start, rows) for start in range(0, size, rows)]
+    num_dimensions = num_inputs - 3
+
+    def fitness(tile):
+        return jnp.where(x_ref[num_inputs - 1, tile] < 0, -jnp.inf, x_ref[0, tile])
+
+    for i, tile in enumerate(tiles):
+        mine, index = fitness(tile)[:, None], i * rows + _iota(rows, 0)
+        ahead = jnp.zeros((rows, rows), jnp.int32)
+        for j, other in enumerate(tiles):
+            theirs = fitness(other)[None, :]
+            is_ahead = (theirs > mine) | ((theirs == mine) & (j * rows + _iota(rows, 1) < index))
+            ahead = ahead + is_ahead.astype(jnp.int32)
+        position = jnp.sum(ahead, axis=1)
+        order_ref[position] = i * rows + jax.lax.broadcasted_iota(jnp.int32, (rows,), 0)
+        for c in range(num_inputs):
+            sorted_ref[c, position] = x_ref[c, tile]
+        place = [x_ref[2 + c, tile][:, None] for c in range(num_dimensions)]
+        query, key = _pairs(place, x_ref[num_inputs - 1, tile][:, None], query_ref.shape[1])
+        query_ref[position, :] = query
+        key_ref[position, :] = key
+
+
+def _pairs(place, mask, num_columns: int):
+    """Columns of queries and keys of these individuals; `place` and `mask` are columns (rows, 1)."""
+    column, width = halves.columns(num_columns), len(place) + 1
+    square = functools.reduce(jnp.add, (coordinate * coordinate for coordinate in place))
+    one = jnp.ones_like(square)
+
+    def filled(tripled, *others):
+        result = jnp.zeros((square.shape[0], num_columns), jnp.float32)
+        for c, value in enumerate(others):
+            result = jnp.where(column == 3 * width + c, value, result)
+        for c, value in enumerate(tripled):
+            is_copy = (column == c) | (column == width + c) | (column == 2 * width + c)
+            result = jnp.where(is_copy, value, result)
+        return result
+
     constant = -(square + np.float32(geometric.NEAR))
-    query = jnp.concatenate([*[2 * place, -ones] * 3, constant, constant, WALL * ones, fill], axis=-1)
-    key = jnp.concatenate([*[place, square] * 3, ones, ones], axis=-1) * UNIT
-    low = halves.low_columns(key.shape[-1], width, 2)
-    key = halves.high(halves.without(key, low)).astype(jnp.float16)
-    key = jnp.concatenate([key, mask[..., None].astype(jnp.float16), fill.astype(jnp.float16)], axis=-1)
+    query = filled([*(2 * coordinate for coordinate in place), -one], constant, constant, WALL * one)
+    key = filled([*(UNIT * coordinate for coordinate in place), UNIT * square], UNIT * one, UNIT * one, mask)
+    key = halves.high(halves.without(key, halves.low_columns(num_columns, width, 2))).astype(jnp.float16)
     return query * (LOG2_E / UNIT), key
 
 
 def _body(
-    query_ref, key_ref, x_ref, embed_ref, sharpness_ref, value_ref, density_ref, out_ref, up_ref, down_ref,
+    query_ref, key_ref, order_ref, x_ref, embed_ref, sharpness_ref, value_ref, density_ref, out_ref, up_ref, down_ref,
     bias_ref, score_ref, scores_ref, *, rows: int, num_features: int, width: int, num_dimensions: int, do: Arithmetic,
 ):  # fmt: skip
     """One population. Tiles of rows are unrolled, so that they overlap; layers and heads are loops, to compile fast."""
@@ -218,7 +268,7 @@ def _body(
     )
     xs = jax.lax.fori_loop(0, num_layers, lambda index, xs: layer(index, xs, least), xs)
     for tile, x in zip(tiles, xs, strict=True):
-        scores_ref[tile] = do.scored(x, num_features, score_ref)
+        scores_ref[order_ref[tile]] = do.scored(x, num_features, score_ref)
 
 
 def _iota(num: int, axis: int):
