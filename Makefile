@@ -22,7 +22,7 @@ $(VENV)/.dev: $(VENV)/.core
 	$(PIP) -e '.[dev]'
 	@touch $@
 
-demo: $(VENV)/.core ## four rules on a robot arm, a table and a picture
+demo: $(VENV)/.core ## three hand-made rules and a learned one on a robot arm, a table and a picture
 	$(BIN)/lqd demo
 
 test: $(VENV)/.dev ## the fast suite

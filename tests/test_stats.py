@@ -1,5 +1,6 @@
 """The statistics against hand-made examples, planted differences and planted nulls."""
 
+import itertools
 import math
 
 import numpy as np
@@ -26,9 +27,31 @@ def test_by_hand():
     assert p == pytest.approx(0.4)
 
 
-def test_ties_do_not_claim_more_than_they_can():
-    p, delta = stats.mann_whitney(np.zeros(10), np.zeros(10))
-    assert (p, delta) == (1.0, 0.0)
+def test_all_tied():
+    assert stats.mann_whitney(np.zeros(10), np.zeros(10)) == (1.0, 0.0)
+
+
+def test_without_ties_it_is_scipys_exact_test():
+    from scipy.stats import mannwhitneyu
+
+    rng = np.random.default_rng(3)
+    for shift in (0.0, 0.7, 2.0):
+        ours, theirs = rng.normal(size=11) + shift, rng.normal(size=13)
+        expected = mannwhitneyu(ours, theirs, method="exact")
+        p, delta = stats.mann_whitney(ours, theirs)
+        assert p == pytest.approx(expected.pvalue)
+        assert delta == pytest.approx(2 * expected.statistic / (11 * 13) - 1)
+
+
+def test_with_ties_it_counts_all_ways_to_deal_the_ranks():
+    from scipy.stats import rankdata
+
+    ours, theirs = np.array([3.0, 2.0, 2.0, 5.0]), np.array([1.0, 2.0, 1.0, 0.0, 3.0])
+    ranks = rankdata(np.concatenate([ours, theirs]))
+    sums = [ranks[list(chosen)].sum() for chosen in itertools.combinations(range(9), 4)]
+    found = ranks[:4].sum()
+    expected = 2 * min(np.mean(np.array(sums) >= found), np.mean(np.array(sums) <= found))
+    assert stats.mann_whitney(ours, theirs)[0] == pytest.approx(expected)
 
 
 def test_holm():
@@ -73,3 +96,5 @@ def test_ratios_know_their_value_and_bracket_it():
 def test_a_function_on_which_the_other_has_nothing_is_left_out():
     theirs = np.array([[1.0, 0.0], [1.0, 0.0]])
     assert stats.ratio(np.array([[2.0, 5.0], [2.0, 5.0]]), theirs)[0] == pytest.approx(2.0)
+    assert stats.ratio(np.ones((2, 2)), np.zeros((2, 2)))[0] == np.inf
+    assert stats.ratio(np.zeros((2, 2)), np.zeros((2, 2)))[0] == 1.0

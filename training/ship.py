@@ -96,8 +96,8 @@ def page(cards: list[dict]) -> str:
                 "| --- | --- | --- | --- | --- |",
             ]
             lines += [
-                f"| `{other}` | {100 * row['win_rate_fitness']:.1f} % | {row['ratio_novelty']:.3g} | "
-                f"{row['ratio_qd']:.3g} | {row['num_filled']:.0f} |"
+                f"| `{other}` | {100 * row['win_rate_fitness']:.1f} % | {float(row['ratio_novelty']):.3g} | "
+                f"{float(row['ratio_qd']):.3g} | {row['num_filled']:.0f} |"
                 for other, row in found["against"].items()
             ]
     lines += ["", "## Limits of all of them", "", *(f"- {limit}" for limit in LIMITS), ""]

@@ -36,11 +36,15 @@ def descriptor_map(ax, elites: "Elites", *, box=None, vmin=None, vmax=None, mini
     return points
 
 
-def _box(outcome: "Result"):
-    """Both ends of the descriptor box as vectors, if the run had one."""
-    bounds = outcome.info.get("descriptor_bounds")
-    size = outcome.descriptor.shape[1]
-    return bounds and [np.broadcast_to(end, size) for end in bounds]
+def _box(*outcomes: "Result"):
+    """Both ends, as vectors, of the descriptor box if the runs had one, widened to hold all solutions."""
+    bounds = outcomes[0].info.get("descriptor_bounds")
+    if not bounds:
+        return None
+    found = [outcome.descriptor for outcome in outcomes if len(outcome.descriptor)]
+    low, high = (np.broadcast_to(end, outcomes[0].descriptor.shape[1]) for end in bounds)
+    low, high = np.concatenate([low[None], *found]).min(axis=0), np.concatenate([high[None], *found]).max(axis=0)
+    return [low, high]
 
 
 def result(outcome: "Result") -> Figure:
@@ -77,8 +81,9 @@ def comparison(results: "dict[str, Result]", title: str) -> Figure:
     axes = np.atleast_1d(figure.subplots(1, len(results), sharex=True, sharey=True))
     fitness = np.concatenate([outcome.fitness for outcome in results.values()])
     vmin, vmax = np.quantile(fitness, 0.02), fitness.max()
+    box = _box(*results.values())
     for ax, (name, outcome) in zip(axes, results.items(), strict=True):
-        points = descriptor_map(ax, outcome.population, box=_box(outcome), vmin=vmin, vmax=vmax)
+        points = descriptor_map(ax, outcome.population, box=box, vmin=vmin, vmax=vmax)
         novelty = outcome.history["novelty"].iloc[-1]
         rule = catalogue.RULES[name].title
         ax.set_title(f"{rule}\n{len(outcome.population)} solutions, novelty {novelty:.3f}", fontsize=9)

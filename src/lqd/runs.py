@@ -13,7 +13,7 @@ import numpy as np
 from lqd import catalogue, figures, manifest, tasks
 from lqd.checkpoint import write_bytes
 from lqd.checks import real, whole
-from lqd.errors import Interrupted, InvalidInput
+from lqd.errors import Interrupted, InvalidInput, unknown
 from lqd.evolution import archive, driver, metrics
 from lqd.result import Result, make_result
 from lqd.settings import Settings
@@ -21,7 +21,7 @@ from lqd.tasks.anchors import Anchors, random_search
 from lqd.tasks.task import Repeated, Task
 
 if TYPE_CHECKING:
-    from lqd.cli import Run
+    from lqd.cli import Demo, Run
 
 
 def make_task(config: "Run") -> Task:
@@ -190,24 +190,24 @@ def _report(results: dict[str, Result], scores: list[dict[str, float]], speeds: 
     Console().print(table)
 
 
-DEMO_RULES = ("random", "ga", "me", "dns")
-
-
-def demo(out: pathlib.Path, num_evaluations: int, seed: int) -> None:
-    """`lqd demo`: the arm under four rules, side by side."""
+def demo(config: "Demo") -> None:
+    """`lqd demo`: one task under several rules, side by side."""
     begun = time.perf_counter()
-    task = tasks.make("arm")
-    print(
-        f"{tasks.summary('arm').capitalize()}.\n{num_evaluations:,} evaluations for each of {len(DEMO_RULES)} rules.\n"
-    )
+    task = tasks.make(config.task)
+    for name in config.rules:
+        if name not in catalogue.RULES:
+            raise unknown("rule", name, catalogue.RULES)
+    num_evaluations, out = config.num_evaluations, config.out
+    print(f"{tasks.summary(config.task)}.\n{num_evaluations:,} evaluations for each of {len(config.rules)} rules.\n")
     anchors = anchors_of(task, num_evaluations)
     results: dict[str, Result] = {}
     scores: list[dict[str, float]] = []
     speeds: list[str] = []
-    for name in DEMO_RULES:
+    for name in config.rules:
         settings = Settings(
-            dim=task.dim, bounds=task.bounds, rule=name, population_size=512, batch_size=128,
-            descriptor_bounds=task.descriptor_bounds, archive_cells=1024, seed=seed,
+            dim=task.dim, bounds=task.bounds, rule=name, population_size=config.population_size,
+            batch_size=max(1, config.population_size // 4), descriptor_bounds=task.descriptor_bounds,
+            archive_cells=1024, seed=config.seed,
         )  # fmt: skip
         title = catalogue.RULES[name].title
         outcome = execute(task, settings, settings.num_generations(num_evaluations), 1, f"{title:<26}", anchors)
@@ -217,7 +217,9 @@ def demo(out: pathlib.Path, num_evaluations: int, seed: int) -> None:
         scores += outcome.scores
         speeds.append(f"{outcome.results[0].num_evaluations / outcome.run_s:,.0f}")
         outcome.results[0].save(out / f"{name}.safetensors")
-    title = f"Arm, {num_evaluations:,} evaluations: where the hand can be, and how evenly the joints share the work"
+    title = f"{task.name}, {num_evaluations:,} evaluations"
+    if config.task == "arm":
+        title = f"Arm, {num_evaluations:,} evaluations: where the hand can be, how evenly the joints share the work"
     picture = figures.comparison(results, title)
     figures.save(picture, out / "demo.png")
     print()
