@@ -134,10 +134,24 @@ def test_demo_compares_rules_in_one_picture(tmp_path, capsys):
     main(["demo", "--out", str(tmp_path), "--num-evaluations", "2000"])
     assert (tmp_path / "demo.png").stat().st_size > 10_000
     printed = capsys.readouterr().out
-    assert all(rule in printed for rule in ("random", "ga", "me", "dns"))
+    assert all(rule in printed for rule in ("ga", "me", "dns", "lqd-f"))
     assert len(lqd.Result.load(tmp_path / "dns.safetensors").x) == 512
 
 
 def test_python_dash_m_is_the_same():
     done = subprocess.run([sys.executable, "-m", "lqd", "rules"], capture_output=True, text=True, check=True)
     assert "Dominated Novelty Search" in done.stdout
+
+
+def test_demo_names_a_rule_that_is_not_there(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["demo", "--out", str(tmp_path), "--rules", "ga", "lqd-g"])
+    assert ended.value.code == 2
+    assert "lqd-g" in capsys.readouterr().err
+
+
+def test_bench_names_a_suite_that_is_not_there(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "--suite", "claim"])
+    assert ended.value.code == 2
+    assert "claims" in capsys.readouterr().err

@@ -257,28 +257,44 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """Check what is claimed: `lqd bench --suite claims` runs the trained rules against the hand-made ones.
+    """Check what is claimed of the trained rules, or how they do far from what they were trained on.
 
-    Writes claims.md and claims.json (the verdicts), results.csv (every run), and a file per finished piece, so that a
+    Writes SUITE.md and SUITE.json (what was found), results.csv (every run), and a file per finished piece, so that a
     bench that was interrupted goes on where it stopped.
     """
 
     suite: str = "claims"
-    """claims"""
+    """claims or generalisation"""
     preset: str = "quick"
-    """quick (2 CPU cores, under 10 minutes) or full (a GPU; also at a million evaluations)."""
-    out: pathlib.Path = pathlib.Path("runs/claims")
-    """Folder for the results."""
+    """quick (2 CPU cores, under 10 minutes) or full (a GPU; claims also at a million evaluations)."""
+    out: pathlib.Path | None = None
+    """Folder for the results; default runs/SUITE."""
     quiet: bool = False
     """No progress bar."""
 
     def main(self) -> None:
+        from lqd.bench import claims, generalisation
+
+        suites = {"claims": claims.run, "generalisation": generalisation.run}
+        if self.suite not in suites:
+            raise unknown("suite", self.suite, suites)
+        out = self.out or pathlib.Path("runs") / self.suite
+        with _pieces_bar(self.quiet) as progress:
+            content = suites[self.suite](self.preset, out, progress)
+        if self.suite == "claims":
+            self._show_claims(content)
+        else:
+            columns = generalisation.COLUMNS
+            rows = [
+                (row["setting"], row["rule"], *(generalisation.cell(name, row[name]) for name in columns.values()))
+                for row in content["rows"]
+            ]
+            _table(("setting", "rule", *columns), rows)
+        print(f"Wrote {out / self.suite}.md")
+
+    def _show_claims(self, content: dict) -> None:
         from lqd.bench import claims
 
-        if self.suite != "claims":
-            raise unknown("suite", self.suite, ["claims"])
-        with _pieces_bar(self.quiet) as progress:
-            content = claims.run(self.preset, self.out, progress)
         for part in content["settings"].values():
             rows = [
                 (row["claim"], row["verdict"], "\n".join(map(claims.sentence, row["findings"])))
@@ -286,7 +302,6 @@ class Bench:
             ]
             print(f"{part['setting']['num_evaluations']:,} evaluations, {part['setting']['num_seeds']} seeds")
             _table(("claim", "verdict", "found"), rows)
-        print(f"Wrote {self.out / 'claims.md'}")
 
 
 @contextlib.contextmanager

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lqd import manifest, shipped, stats
-from lqd.bench.pieces import Bench, Setting
+from lqd.bench import pieces
+from lqd.bench.pieces import Setting
+from lqd.checkpoint import write_bytes
 from lqd.errors import unknown
 
 BASELINES = ("ga", "random", "ns", "dns", "me")
@@ -104,34 +106,27 @@ def rules_needed() -> list[str]:
     return list(dict.fromkeys([*BASELINES, *(name for name in named if name in (*BASELINES, *shipped.NAMES))]))
 
 
-def run(preset: str, out: pathlib.Path, progress: Callable[[str, int, int], None] = lambda *_: None) -> dict[str, Any]:
+def run(preset: str, out: pathlib.Path, progress: pieces.Progress = lambda *_: None) -> dict[str, Any]:
     """Runs what is missing, judges, and writes claims.json, claims.md and results.csv."""
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
-    total, done = len(PRESETS[preset]) * len(rules_needed()), 0
-    content: dict[str, Any] = {
+    settings = PRESETS[preset]
+    found = pieces.measure_all(settings, rules_needed(), out / "pieces" / preset, progress)
+    content = {
         "preset": preset,
         "made": manifest.environment() | {"at": manifest.now()},
-        "settings": {},
+        "settings": {
+            name: {
+                "setting": dataclasses.asdict(setting) | {"num_evaluations": setting.num_evaluations},
+                "claims": judge(found[name]),
+                "scores": scores(found[name]),
+            }
+            for name, setting in settings.items()
+        },
     }
-    frames = []
-    for name, setting in PRESETS[preset].items():
-        bench = Bench(setting, out / "pieces" / preset / name)
-        tables = {}
-        for rule in rules_needed():
-            progress(f"{rule}, {setting.num_generations} generations", done, total)
-            tables[rule] = bench.measure(rule)
-            done += 1
-        frames += _rows(name, setting, tables)
-        content["settings"][name] = {
-            "setting": dataclasses.asdict(setting) | {"num_evaluations": setting.num_evaluations},
-            "claims": judge(tables),
-            "scores": scores(tables),
-        }
-    progress("done", done, total)
     manifest.write(out / "claims.json", content)
-    _write_text(out / "claims.md", markdown(content))
-    _write_csv(out / "results.csv", frames)
+    write_bytes(out / "claims.md", markdown(content).encode())
+    pieces.write_csv(out / "results.csv", settings, found)
     return content
 
 
@@ -187,28 +182,6 @@ def scores(tables: dict[str, dict[str, np.ndarray]]) -> dict[str, Any]:
         for rule, table in tables.items()
         if rule in shipped.NAMES
     }
-
-
-def _rows(name: str, setting: Setting, tables: dict[str, dict[str, np.ndarray]]) -> list[dict[str, Any]]:
-    return [
-        {"setting": name, "rule": rule, "function": function, "seed": seed}
-        | {measure: float(values[seed, f]) for measure, values in table.items()}
-        for rule, table in tables.items()
-        for f, function in enumerate(setting.functions)
-        for seed in range(setting.num_seeds)
-    ]
-
-
-def _write_text(path: pathlib.Path, text: str) -> None:
-    from lqd.checkpoint import write_bytes
-
-    write_bytes(path, text.encode())
-
-
-def _write_csv(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
-    import pandas as pd
-
-    _write_text(path, pd.DataFrame(rows).to_csv(index=False, float_format="%.7g"))
 
 
 def sentence(finding: dict[str, Any]) -> str:

@@ -10,14 +10,16 @@ import hashlib
 import json
 import pathlib
 import time
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Key
 
-from lqd import catalogue, checks, manifest
-from lqd.checkpoint import flatten, read_arrays, write_arrays
+from lqd import catalogue, checks, manifest, tasks
+from lqd.checkpoint import flatten, read_arrays, write_arrays, write_bytes
 from lqd.errors import Unreadable
 from lqd.evolution import cvt, metrics
 from lqd.evolution.learned import Learned
@@ -27,20 +29,24 @@ from lqd.meta.config import Config
 from lqd.meta.distribution import Distribution
 from lqd.meta.validation import SEED
 from lqd.tasks import landscape
+from lqd.tasks.anchors import random_search
+from lqd.tasks.task import Repeated, TaskBatch
 
+ARM = ("arm",)
 TEST = 1000  # folded into the key of held-out tasks: neither training's nor validation's
 MEASURES = ("fitness", "novelty", "qd", "num_filled")
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Fresh noiseless instances of some functions, one of each function per seed."""
+    """Fresh noiseless instances of some functions, one of each function per seed; or `ARM`."""
 
     functions: tuple[str, ...] = landscape.TRAINING
     num_seeds: int = 32
     num_generations: int = 256
     min_dim: int = 2
     max_dim: int = 12
+    descriptor_dim: int = 2
     population_size: int = 128
     batch_size: int = 32
 
@@ -53,17 +59,34 @@ class Setting:
         return self.population_size + self.num_generations * self.batch_size
 
     @property
-    def distribution(self) -> Distribution:
-        return Distribution(self.functions, self.min_dim, self.max_dim, noise=False)
-
-    @property
     def config(self) -> Config:
-        return Config(
-            stages=(),
-            population_size=self.population_size,
-            batch_size=self.batch_size,
-            distribution=self.distribution,
-        )
+        return Config(stages=(), population_size=self.population_size, batch_size=self.batch_size)
+
+
+class Field(NamedTuple):
+    """Tasks that share a descriptor box, what their descriptors were divided by for that, and their optima."""
+
+    tasks: TaskBatch
+    box: tuple[np.ndarray, np.ndarray]
+    scale: Float[Array, " K"]
+    f_opt: Float[Array, " K"]
+
+
+def field(key: Key[Array, ""], setting: Setting) -> Field:
+    """The tasks of a setting: all seeds of a function, then all of the next."""
+    if setting.functions == ARM:
+        arm = tasks.make("arm")
+        assert arm.descriptor_bounds is not None
+        assert arm.f_opt is not None
+        low, high = map(np.asarray, arm.descriptor_bounds)
+        f_opt = jnp.broadcast_to(arm.f_opt, (setting.num_seeds,))
+        return Field(Repeated(arm, setting.num_seeds), (low, high), jnp.ones(setting.num_seeds), f_opt)
+    distribution = Distribution(
+        setting.functions, setting.min_dim, setting.max_dim, descriptor_dim=setting.descriptor_dim, noise=False
+    )
+    batch = distribution.sample(key, len(setting.functions) * setting.num_seeds)
+    ones = np.ones(setting.descriptor_dim)
+    return Field(batch.with_unit_descriptors(), (-ones, ones), batch.descriptor_half_width, batch.f_opt)
 
 
 class Bench:
@@ -73,17 +96,15 @@ class Bench:
         self.setting, self.folder = setting, folder
         key = jax.random.fold_in(jax.random.key(np.uint32(SEED)), TEST)
         key_tasks, key_runs, self._key_anchors = jax.random.split(key, 3)
-        num_tasks = len(setting.functions) * setting.num_seeds
-        self._tasks = setting.distribution.sample(key_tasks, num_tasks)
-        self._keys = jax.random.split(key_runs, num_tasks)
+        self._field = field(key_tasks, setting)
+        self._keys = jax.random.split(key_runs, self._field.tasks.num_tasks)
 
     def anchors(self):
         """What random search reaches on each task with the evaluations that a rule has."""
 
         def compute():
-            num = jnp.int32(self.setting.num_generations)
-            f_rand = generation.anchors(self._key_anchors, self._tasks, self.setting.config, num)
-            return {"f_rand": np.asarray(f_rand)}
+            found = random_search(self._key_anchors, self._field.tasks, self.setting.num_evaluations)
+            return {"f_rand": np.asarray(found.f_rand)}
 
         return jnp.asarray(self._piece("random-search", {}, compute)["f_rand"])
 
@@ -93,7 +114,7 @@ class Bench:
         f_rand = self.anchors()
 
         def compute():
-            found = _run(self.setting.config, rule, self._keys, self._tasks, f_rand, self.setting.num_generations)
+            found = _run(self.setting.config, rule, self._keys, self._field, f_rand, self.setting.num_generations)
             by_function = {
                 measure: np.asarray(value).reshape(-1, self.setting.num_seeds) for measure, value in found.items()
             }
@@ -101,16 +122,10 @@ class Bench:
 
         return self._piece(name, {"rule": _fingerprint(rule)}, compute)
 
-    def is_done(self, name: str) -> bool:
-        return self._read(name, {"rule": _fingerprint(self._rule(name))}) is not None
-
     def _rule(self, name: str) -> Rule:
         if name != "me":
             return catalogue.rule(name)
-        size = self.setting.distribution.descriptor_dim
-        return catalogue.rule(
-            "me", centroids=cvt.centroids(self.setting.population_size, -np.ones(size), np.ones(size))
-        )
+        return catalogue.rule("me", centroids=cvt.centroids(self.setting.population_size, *self._field.box))
 
     def _description(self, about: dict[str, Any]) -> dict[str, Any]:
         return json.loads(json.dumps({"setting": dataclasses.asdict(self.setting)} | about))
@@ -146,16 +161,51 @@ def _fingerprint(rule: Rule) -> str:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _run(config: Config, rule: Rule, keys, tasks, f_rand, num_generations):
-    fitness, descriptor = generation.final_populations(
-        rule, keys, tasks.with_unit_descriptors(), config, num_generations
-    )
+def _run(config: Config, rule: Rule, keys, field: Field, f_rand, num_generations):
+    fitness, descriptor = generation.final_populations(rule, keys, field.tasks, config, num_generations)
     found = jax.vmap(metrics.measure)(fitness, descriptor)
-    qd = jax.vmap(metrics.qd_score)(found, f_rand.astype(fitness.dtype), tasks.f_opt.astype(fitness.dtype))
-    scale = tasks.descriptor_half_width  # measured in a box of side 2, told in the task's own units
+    qd = jax.vmap(metrics.qd_score)(found, f_rand.astype(fitness.dtype), field.f_opt.astype(fitness.dtype))
     return {
         "fitness": found["max_fitness"],
-        "novelty": found["novelty"] * scale,
-        "qd": qd * scale,
+        "novelty": found["novelty"] * field.scale,
+        "qd": qd * field.scale,
         "num_filled": found["num_filled"],
     }
+
+
+# Several settings and rules
+
+Table = dict[str, np.ndarray]  # measure -> (seeds, functions)
+Progress = Callable[[str, int, int], None]  # what runs now, how many pieces are done, of how many
+
+
+def measure_all(
+    settings: dict[str, Setting], rules: Sequence[str], folder: pathlib.Path, progress: Progress
+) -> dict[str, dict[str, Table]]:
+    """Every rule under every setting: setting -> rule -> table."""
+    total, done = len(settings) * len(rules), 0
+    found: dict[str, dict[str, Table]] = {}
+    for name, setting in settings.items():
+        bench = Bench(setting, folder / name.replace(" ", "-"))
+        found[name] = {}
+        for rule in rules:
+            progress(f"{name}: {rule}", done, total)
+            found[name][rule] = bench.measure(rule)
+            done += 1
+    progress("done", done, total)
+    return found
+
+
+def write_csv(path: pathlib.Path, settings: dict[str, Setting], found: dict[str, dict[str, Table]]) -> None:
+    """One row per run."""
+    import pandas as pd
+
+    rows = [
+        {"setting": name, "rule": rule, "function": function, "seed": seed}
+        | {measure: float(values[seed, f]) for measure, values in table.items()}
+        for name, setting in settings.items()
+        for rule, table in found[name].items()
+        for f, function in enumerate(setting.functions)
+        for seed in range(setting.num_seeds)
+    ]
+    write_bytes(path, pd.DataFrame(rows).to_csv(index=False, float_format="%.7g").encode())

@@ -34,6 +34,7 @@ CHOICES = {
 MAX_FUSED = 256  # individuals whose whole forward pass is one program
 MAX_WIDTH = 64  # features, hidden units and columns of a packed head; wider networks run plain
 AT_ONCE = 4  # populations on a CPU: their tables of pairs stay in its cache, and both cores have something to do
+MAX_PLAIN_TABLE = 2**28  # entries of tables of pairs at once, where recipe 2 has no kernel
 STAND_IN_AT_ONCE = 256  # where the plain version stands in for a kernel: it must not need much memory
 
 
@@ -159,16 +160,14 @@ def _forward_of(num_heads: int, exact: bool, interpret: bool) -> Callable:
         attention = functools.partial(content.tiled_attention, exact=exact, interpret=interpret)
         return network.forward(params, num_heads, x, filled, attention)
 
-    def plain(params, x, filled):
-        return network.forward(params, num_heads, x, filled, network.fastest_attention())
-
     def many(weights, x, filled):
         params, (packed, fits) = weights
         recipe = _recipe(params)
         num, num_columns = x.shape[2:]
         if num > MAX_FUSED or (recipe is distance and distance.pair_columns(num_columns - 2) > MAX_WIDTH):
-            one = tiled if recipe is content else plain
-            return jax.vmap(jax.vmap(one, in_axes=(None, 0, 0)))(params, x, filled)
+            if recipe is content:
+                return jax.vmap(jax.vmap(tiled, in_axes=(None, 0, 0)))(params, x, filled)
+            return _map_of_maps(num_heads, params, x, filled, max(1, MAX_PLAIN_TABLE // (num_heads * num**2)))
         num_features = params["embed"]["weight"].shape[-1]
         fused = functools.partial(
             recipe.fused, num_features=num_features, num_heads=num_heads, exact=exact, interpret=interpret

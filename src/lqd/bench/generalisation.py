@@ -1,0 +1,116 @@
+"""`lqd bench --suite generalisation`: the trained rules far from what they were trained on, without any tuning.
+
+Higher dimensions, other population sizes, descriptors of other dimensions, functions never trained on, the arm. Win
+rates are paired by instance, ties half; novelty and QD score in units of the other rule's.
+"""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+from lqd import manifest, shipped, stats
+from lqd.bench import pieces
+from lqd.bench.claims import BASELINES
+from lqd.bench.pieces import ARM, Setting, Table
+from lqd.checkpoint import write_bytes
+from lqd.errors import unknown
+from lqd.tasks import landscape
+
+AS_TRAINED = Setting()
+SETTINGS = {
+    "as trained": AS_TRAINED,
+    "dimension 16": dataclasses.replace(AS_TRAINED, min_dim=16, max_dim=16),
+    "dimension 32": dataclasses.replace(AS_TRAINED, min_dim=32, max_dim=32),
+    "population 64": dataclasses.replace(AS_TRAINED, population_size=64, batch_size=16),
+    "population 512": dataclasses.replace(AS_TRAINED, population_size=512, batch_size=128),
+    "population 1024": dataclasses.replace(AS_TRAINED, population_size=1024, batch_size=256),
+    "1 descriptor": dataclasses.replace(AS_TRAINED, descriptor_dim=1),
+    "3 descriptors": dataclasses.replace(AS_TRAINED, descriptor_dim=3),
+    "8 descriptors": dataclasses.replace(AS_TRAINED, descriptor_dim=8, min_dim=8),
+    "functions never seen": dataclasses.replace(AS_TRAINED, functions=landscape.OOD),
+    "arm": dataclasses.replace(AS_TRAINED, functions=ARM),
+}
+FEW = ("sphere", "rastrigin", "rosenbrock", "lunacek")
+
+
+def _quick(setting: Setting) -> Setting:
+    functions = setting.functions if setting.functions in (ARM, landscape.OOD) else FEW
+    return dataclasses.replace(setting, num_seeds=4, functions=functions)
+
+
+PRESETS = {
+    "quick": {name: _quick(setting) for name, setting in SETTINGS.items() if setting.population_size <= 128},
+    "full": SETTINGS,
+}
+RULES = tuple(name for name in ("lqd-f", "lqd-n") if name in shipped.NAMES)
+
+
+def run(preset: str, out: pathlib.Path, progress: pieces.Progress = lambda *_: None) -> dict[str, Any]:
+    """Runs what is missing and writes generalisation.json, generalisation.md and results.csv."""
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
+    settings = PRESETS[preset]
+    found = pieces.measure_all(settings, [*BASELINES, *RULES], out / "pieces" / preset, progress)
+    content = {
+        "preset": preset,
+        "made": manifest.environment() | {"at": manifest.now()},
+        "settings": {name: dataclasses.asdict(setting) for name, setting in settings.items()},
+        "rows": [row for name in settings for row in rows(name, found[name])],
+    }
+    manifest.write(out / "generalisation.json", content)
+    write_bytes(out / "generalisation.md", markdown(content).encode())
+    pieces.write_csv(out / "results.csv", settings, found)
+    return content
+
+
+def rows(setting: str, tables: dict[str, Table]) -> list[dict[str, Any]]:
+    """One row per trained rule: against each hand-made one."""
+    return [
+        {"setting": setting, "rule": rule, "num_filled_me": float(tables["me"]["num_filled"].mean())}
+        | {
+            f"fitter_than_{o}": float(stats.wins(tables[rule]["fitness"], tables[o]["fitness"]).mean())
+            for o in BASELINES
+        }
+        | {f"novelty_of_{o}": stats.ratio(tables[rule]["novelty"], tables[o]["novelty"])[0] for o in BASELINES}
+        | {f"qd_of_{o}": stats.ratio(tables[rule]["qd"], tables[o]["qd"])[0] for o in BASELINES}
+        for rule in RULES
+    ]
+
+
+COLUMNS = {
+    "fitter than GA": "fitter_than_ga",
+    "than DNS": "fitter_than_dns",
+    "than MAP-Elites": "fitter_than_me",
+    "novelty / GA's": "novelty_of_ga",
+    "/ NS's": "novelty_of_ns",
+    "/ MAP-Elites's": "novelty_of_me",
+    "QD score / DNS's": "qd_of_dns",
+    "MAP-Elites's filled slots": "num_filled_me",
+}
+
+
+def cell(name: str, value: float) -> str:
+    if name.startswith("fitter"):
+        return f"{100 * value:.0f} %"
+    return f"{value:.0f}" if name.startswith("num") else f"{value:.3g}"
+
+
+def markdown(content: dict[str, Any]) -> str:
+    """The table, for people."""
+    made = content["made"]
+    num_seeds = max(setting["num_seeds"] for setting in content["settings"].values())
+    lines = [
+        "# The trained rules far from what they were trained on",
+        "",
+        f"`lqd bench --suite generalisation --preset {content['preset']}`, {', '.join(made['devices'])}, "
+        f"jax {made['versions']['jax']}, lqd {made['versions']['lqd']}, {made['at'][:10]}; {num_seeds} seeds, 256 "
+        "generations, a quarter of the population as offspring, no noise. Trained: 22 functions, dimensions 2 to 12, "
+        "population 128, 2 descriptors.",
+        "",
+        f"| setting | rule | {' | '.join(COLUMNS)} |",
+        f"| --- | --- |{' --- |' * len(COLUMNS)}",
+    ]
+    for row in content["rows"]:
+        cells = (cell(name, row[name]) for name in COLUMNS.values())
+        lines.append(f"| {row['setting']} | `{row['rule']}` | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])

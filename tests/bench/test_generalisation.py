@@ -1,0 +1,46 @@
+"""The generalisation table on tiny settings: the arm, other descriptors, other functions."""
+
+import dataclasses
+import json
+
+from lqd.bench import generalisation, pieces
+from lqd.cli import main
+
+TINY = dataclasses.replace(
+    generalisation.AS_TRAINED, functions=("sphere",), num_seeds=2, num_generations=2, min_dim=3, max_dim=3,
+    population_size=8, batch_size=4,
+)  # fmt: skip
+SETTINGS = {
+    "3 descriptors": dataclasses.replace(TINY, descriptor_dim=3),
+    "arm": dataclasses.replace(TINY, functions=pieces.ARM),
+}
+
+
+def test_the_table_has_a_row_for_every_setting_and_rule(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(generalisation.PRESETS, "tiny", SETTINGS)
+    main(["bench", "--suite", "generalisation", "--preset", "tiny", "--out", str(tmp_path), "--quiet"])
+    printed = capsys.readouterr().out
+    assert "3 descriptors" in printed
+    assert "generalisation.md" in printed
+    content = json.loads((tmp_path / "generalisation.json").read_text())
+    names = [(row["setting"], row["rule"]) for row in content["rows"]]
+    assert names == [(setting, rule) for setting in SETTINGS for rule in generalisation.RULES]
+    text = (tmp_path / "generalisation.md").read_text()
+    assert text.count("\n| arm |") == len(generalisation.RULES)
+
+
+def test_the_arm_is_measured_in_its_own_units(tmp_path):
+    """Positions in the unit square, fitness at most 0; every seed its own run."""
+    table = pieces.Bench(SETTINGS["arm"], tmp_path).measure("ga")
+    assert table["fitness"].shape == (2, 1)
+    assert (table["fitness"] < 0).all()
+    assert (table["novelty"] < 1).all()
+    assert table["fitness"][0, 0] != table["fitness"][1, 0]
+
+
+def test_the_full_table_goes_far_in_every_direction():
+    full = generalisation.PRESETS["full"]
+    assert {setting.population_size for setting in full.values()} >= {64, 512, 1024}
+    assert {setting.max_dim for setting in full.values()} >= {16, 32}
+    assert {setting.descriptor_dim for setting in full.values()} >= {1, 3, 8}
+    assert all(setting.num_seeds == 32 for setting in full.values())
