@@ -11,6 +11,8 @@ from lqd.bench import claims, pieces
 from lqd.bench.pieces import Bench, Setting
 from lqd.errors import InvalidInput
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 TINY = Setting(
     functions=("sphere", "rastrigin"), num_seeds=3, num_generations=3, max_dim=3, population_size=8, batch_size=4
 )

@@ -3,8 +3,12 @@
 import dataclasses
 import json
 
+import pytest
+
 from lqd.bench import generalisation, pieces
 from lqd.cli import main
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 TINY = dataclasses.replace(
     generalisation.AS_TRAINED, functions=("sphere",), num_seeds=2, num_generations=2, min_dim=3, max_dim=3,

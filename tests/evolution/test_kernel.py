@@ -19,6 +19,8 @@ from lqd.evolution import kernel, network
 from lqd.evolution.learned import Learned
 from lqd.evolution.network import Architecture
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 PAPER, DISTANCES = rulesets.PAPER, rulesets.DISTANCES
 BOTH = pytest.mark.parametrize("architecture", [PAPER, DISTANCES], ids=["paper", "distances"])
 
@@ -291,7 +293,17 @@ def test_a_network_that_is_too_wide_runs_plain_unless_asked_otherwise(monkeypatc
 def test_the_tests_of_the_plain_rule_pass_with_the_kernel():
     """The same tests, in a process of its own, because compiled programs remember what they were made with."""
     files = [f"tests/evolution/test_{name}.py" for name in ("rules", "learned", "geometric")]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "learned or independent", *files]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "learned or independent and 3",
+        *files,
+    ]
     environment = {**os.environ, kernel.SETTING: "interpret"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]

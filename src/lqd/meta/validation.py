@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from lqd import stats
 from lqd.checkpoint import read_arrays, write_arrays
 from lqd.errors import Unreadable
 from lqd.evolution import cvt, rules
@@ -25,7 +26,6 @@ from lqd.evolution.rules import Rule
 from lqd.meta import generation
 from lqd.meta.config import Config, to_dict
 from lqd.meta.objective import NAMES, Measures
-from lqd.stats import wins
 from lqd.tasks.landscape import LandscapeBatch
 from lqd.types import pytree
 
@@ -133,7 +133,7 @@ class Validator:
             for name in PANEL
         }
         objective = self.config.objective.name
-        wins = np.mean([wins(table[objective], self.panel[name][objective]) for name in PANEL], axis=0)
+        wins = np.mean([stats.wins(table[objective], self.panel[name][objective]) for name in PANEL], axis=0)
         return Verdict(float(wins.mean()), wins, comparisons, table)
 
 
@@ -160,7 +160,7 @@ def compare(ours: np.ndarray, theirs: np.ndarray, measure: str) -> Comparison:
     floor, worst = (1e-8, -1e30) if measure == "fitness" else (1e-6, 0.0)
     first, second = (np.maximum(np.abs(np.nan_to_num(v, nan=worst, neginf=worst)), floor) for v in (ours, theirs))
     logs = np.log(second / first) if measure == "fitness" else np.log(first / second)
-    return Comparison(float(wins(ours, theirs).mean()), _rank_biserial(logs), float(np.exp(np.median(logs))))
+    return Comparison(float(stats.wins(ours, theirs).mean()), _rank_biserial(logs), float(np.exp(np.median(logs))))
 
 
 def _rank_biserial(differences: np.ndarray) -> float:
