@@ -131,11 +131,11 @@ def test_lists(capsys):
 
 
 def test_demo_compares_rules_in_one_picture(tmp_path, capsys):
-    main(["demo", "--out", str(tmp_path), "--num-evaluations", "2000"])
+    main(["demo", "--out", str(tmp_path), "--num-evaluations", "1000", "--population-size", "64"])
     assert (tmp_path / "demo.png").stat().st_size > 10_000
     printed = capsys.readouterr().out
     assert all(rule in printed for rule in ("ga", "me", "dns", "lqd-f"))
-    assert len(lqd.Result.load(tmp_path / "dns.safetensors").x) == 512
+    assert len(lqd.Result.load(tmp_path / "dns.safetensors").x) == 64
 
 
 def test_python_dash_m_is_the_same():
