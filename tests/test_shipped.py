@@ -59,6 +59,12 @@ def test_a_file_that_does_not_match_its_card_is_refused(tmp_path, monkeypatch, c
         shipped._card.cache_clear()
 
 
+def test_a_folder_of_the_same_name_does_not_hide_a_rule(tmp_path, monkeypatch):
+    (tmp_path / "lqd-f").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert lqd.load("lqd-f").architecture.recipe == 2
+
+
 def test_a_name_that_is_not_there_lists_those_that_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidInput, match=r"not trained yet.*lqd-f"):

@@ -53,6 +53,11 @@ def measured(name: str) -> dict:
     }
 
 
+def short(commit: str | None) -> str:
+    """With the plus of a tree that had changes."""
+    return commit[:7] + "+" * commit.endswith("+") if commit else "?"
+
+
 def page(cards: list[dict]) -> str:
     """docs/weights.md."""
     lines = [
@@ -78,7 +83,7 @@ def page(cards: list[dict]) -> str:
             "",
             f"{card['recipe'].capitalize()}; {card['num_meta_generations']} meta-generations, the best on validation "
             f"tasks after {card['best_meta_generation']}. {where}, jax {session['versions']['jax']}, "
-            f"{card['time_s']:.0f} s in all, commit `{(session['commit'] or '?')[:7]}`, seed {card['config']['seed']}. "
+            f"{card['time_s']:.0f} s in all, commit `{short(session['commit'])}`, seed {card['config']['seed']}. "
             f"Feature recipe {card['feature_recipe']}.",
         ]
         if len(card["validation_curve"]) > 1:

@@ -8,7 +8,6 @@ import functools
 import hashlib
 import importlib.resources
 import json
-import pathlib
 from typing import Any
 
 from lqd import checkpoint
@@ -59,6 +58,4 @@ def rule(name: str) -> Learned:
 
 def load(given: checkpoint.PathLike) -> Learned:
     """A learned rule: one of those in the box by name, e.g. `load("lqd-f")`, or from a file that `save_rule` wrote."""
-    if isinstance(given, str) and given in (*NAMES, *EXPECTED) and not pathlib.Path(given).exists():
-        return rule(given)
-    return checkpoint.load(given)
+    return rule(given) if isinstance(given, str) and given in (*NAMES, *EXPECTED) else checkpoint.load(given)

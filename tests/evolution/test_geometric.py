@@ -88,6 +88,13 @@ def test_equals_an_independent_forward_pass_for_any_number_of_descriptors(rule, 
     np.testing.assert_allclose(found, numpy_forward(rule.params, 4, fitness, descriptor), rtol=1e-3, atol=1e-3)
 
 
+def test_ranks_are_the_same_counted_or_sorted(monkeypatch):
+    fitness, descriptor = map(jnp.asarray, population())
+    counted = geometric.features(fitness, descriptor)
+    monkeypatch.setattr(geometric, "COUNTED", 0)
+    np.testing.assert_array_equal(geometric.features(fitness, descriptor), counted)
+
+
 def test_eight_heads():
     params = network.init_params(jax.random.key(2), Architecture(num_layers=1, num_heads=8, recipe=2))
     fitness, descriptor = population()

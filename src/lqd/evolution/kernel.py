@@ -33,7 +33,7 @@ CHOICES = {
 }
 MAX_FUSED = 256  # individuals whose whole forward pass is one program
 MAX_WIDTH = 64  # features, hidden units and columns of a packed head; wider networks run plain
-AT_ONCE = 4  # populations on a CPU: their tables of pairs stay in its cache, and both cores have something to do
+AT_ONCE = 4  # populations on a CPU: their tables of pairs stay in its cache
 MAX_PLAIN_TABLE = 2**28  # entries of tables of pairs at once, where recipe 2 has no kernel
 STAND_IN_AT_ONCE = 256  # where the plain version stands in for a kernel: it must not need much memory
 
