@@ -105,9 +105,8 @@ def markdown(content: dict[str, Any]) -> str:
         "",
         f"`lqd bench --suite generalisation --preset {content['preset']}`, {', '.join(made['devices'])}, "
         f"jax {made['versions']['jax']}, lqd {made['versions']['lqd']}, {made['at'][:10]}; {num_seeds} seeds of "
-        f"each of {len(functions)} functions where nothing else is said, 256 generations, a quarter of the population as "
-        "offspring, no noise. Trained: 22 functions, dimensions 2 to 12, "
-        "population 128, 2 descriptors.",
+        f"each of {len(functions)} functions where nothing else is said, 256 generations, a quarter of the population "
+        "as offspring, no noise. Trained: 22 functions, dimensions 2 to 12, population 128, 2 descriptors.",
         "",
         f"| setting | rule | {' | '.join(COLUMNS)} |",
         f"| --- | --- |{' --- |' * len(COLUMNS)}",
