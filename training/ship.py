@@ -18,6 +18,8 @@ TRAINING, WEIGHTS = ROOT / "training", ROOT / "src" / "lqd" / "weights"
 FOLDERS = {
     "lqd-f": "lqd-f",
     "lqd-n": "lqd-n",
+    "lqd-fn": "lqd-fn",
+    "lqd-f-paper": "lqd-f-paper",
     "lqd-imitates-ns": "imitate-ns",
     "lqd-imitates-dns": "imitate-dns",
 }

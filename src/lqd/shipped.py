@@ -11,24 +11,23 @@ import json
 from typing import Any
 
 from lqd import checkpoint
-from lqd.errors import InvalidInput, Unreadable, unknown
+from lqd.errors import Unreadable, unknown
 from lqd.evolution.learned import Learned
 
 FOLDER = importlib.resources.files("lqd") / "weights"
 TITLES = {
     "lqd-f": ("Learned QD (F)", "a learned rule, trained for the best solution; keeps more diversity than a GA"),
     "lqd-n": ("Learned QD (N)", "a learned rule, trained for novelty"),
+    "lqd-fn": ("Learned QD (F+N)", "a learned rule, trained for fitness and novelty together (the QD score)"),
+    "lqd-f-paper": ("Learned QD (F), the paper's recipe", "as lqd-f, from random weights; needs 2 descriptors"),
     "lqd-imitates-ns": ("Learned QD, imitating NS", "where the training of lqd-n began"),
-    "lqd-imitates-dns": ("Learned QD, imitating DNS", "where the training of lqd-f began"),
+    "lqd-imitates-dns": ("Learned QD, imitating DNS", "where the training of lqd-f and lqd-fn began"),
 }
 NAMES = tuple(TITLES)
-EXPECTED = ("lqd-fn", "lqd-f-paper")  # announced, not there yet
 
 
 def _check(name: Any) -> str:
     if not isinstance(name, str) or name not in NAMES:
-        if name in EXPECTED:
-            raise InvalidInput(f"rule {name!r}: not trained yet in this version; there are {', '.join(NAMES)}.")
         raise unknown("trained rule", name, NAMES)
     return name
 
@@ -58,4 +57,4 @@ def rule(name: str) -> Learned:
 
 def load(given: checkpoint.PathLike) -> Learned:
     """A learned rule: one of those in the box by name, e.g. `load("lqd-f")`, or from a file that `save_rule` wrote."""
-    return rule(given) if isinstance(given, str) and given in (*NAMES, *EXPECTED) else checkpoint.load(given)
+    return rule(given) if isinstance(given, str) and given in NAMES else checkpoint.load(given)

@@ -1,5 +1,7 @@
 """Measures, cells and the passive archive, by hand and against brute force."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -78,3 +80,37 @@ def test_the_archive_keeps_the_best_ever_of_each_cell():
     np.testing.assert_allclose(kept.elites.x[:2, 0], [2.0, 10.0])
     assert float(archive.coverage(kept.elites.fitness)) == pytest.approx(2 / 3)
     assert float(archive.offset_qd_score(kept.elites.fitness, 3.0)) == 2.0
+
+
+def _population(num: int, filled: int):
+    rng = np.random.default_rng(num)
+    fitness = np.where(np.arange(num) < filled, rng.normal(size=num), -INF)
+    rng.shuffle(fitness)
+    return jnp.asarray(fitness, jnp.float32), jnp.asarray(rng.normal(size=(num, 2)), jnp.float32)
+
+
+@pytest.mark.parametrize(("filled", "drawn"), [(7, 7), (7, 4), (7, 3), (7, 2), (3, 3), (6, 5)])
+def test_rarefied_novelty_is_the_mean_over_all_subsets(filled, drawn):
+    fitness, descriptor = _population(9, filled)
+    there = np.flatnonzero(np.asarray(fitness) > -INF)
+    every = [
+        float(metrics.measure(fitness[np.array(subset)], descriptor[np.array(subset)])["novelty"])
+        for subset in itertools.combinations(there, drawn)
+    ]
+    found = metrics.rarefied_novelty(fitness, descriptor, jnp.float32(drawn))
+    np.testing.assert_allclose(found, np.mean(every), rtol=1e-5)
+
+
+def test_rarefied_novelty_of_all_there_are_is_novelty():
+    fitness, descriptor = _population(128, 90)
+    expected = metrics.measure(fitness, descriptor)["novelty"]
+    for num in (90, 128, 1000):
+        found = metrics.rarefied_novelty(fitness, descriptor * 1e20, jnp.float32(num))
+        np.testing.assert_allclose(found, expected * 1e20, rtol=1e-5)
+    assert float(metrics.rarefied_novelty(fitness, descriptor, jnp.float32(30))) > 1.4 * float(expected)
+
+
+def test_rarefied_novelty_of_one_and_of_none():
+    for filled, num in ((1, 1), (1, 5), (0, 0), (5, 1), (5, 0)):
+        fitness, descriptor = _population(6, filled)
+        assert float(metrics.rarefied_novelty(fitness, descriptor, jnp.float32(num))) == 0.0

@@ -42,7 +42,7 @@ PRESETS = {
     "quick": {name: _quick(setting) for name, setting in SETTINGS.items() if setting.population_size <= 128},
     "full": SETTINGS,
 }
-RULES = ("lqd-f", "lqd-n")
+RULES = ("lqd-f", "lqd-n", "lqd-fn")  # those that accept any number of descriptors
 
 
 def run(preset: str, out: pathlib.Path, progress: pieces.Progress = lambda *_: None) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from lqd.tasks.task import Repeated, TaskBatch
 
 ARM = ("arm",)
 TEST = 1000  # folded into the key of held-out tasks: neither training's nor validation's
-MEASURES = ("fitness", "novelty", "qd", "num_filled")
+MEASURES = ("fitness", "novelty", "novelty_rarefied", "qd", "num_filled")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,16 +111,22 @@ class Bench:
     def measure(self, name: str) -> dict[str, np.ndarray]:
         """Final populations of a rule: one array (seeds, functions) per measure."""
         rule = self._rule(name)
-        f_rand = self.anchors()
+        f_rand, num = self.anchors(), self._num_compared(name)
 
         def compute():
-            found = _run(self.setting.config, rule, self._keys, self._field, f_rand, self.setting.num_generations)
+            found = _run(self.setting.config, rule, self._keys, self._field, f_rand, num, self.setting.num_generations)
             by_function = {
                 measure: np.asarray(value).reshape(-1, self.setting.num_seeds) for measure, value in found.items()
             }
             return {measure: np.ascontiguousarray(value.T) for measure, value in by_function.items()}
 
         return self._piece(name, {"rule": _fingerprint(rule)}, compute)
+
+    def _num_compared(self, name: str) -> Float[Array, " K"]:
+        """Slots that MAP-Elites fills on each task: with so many individuals of each rule, novelty is compared."""
+        if name == "me":
+            return jnp.full(self._field.tasks.num_tasks, float(self.setting.population_size))
+        return jnp.asarray(self.measure("me")["num_filled"].T.ravel())
 
     def _rule(self, name: str) -> Rule:
         if name != "me":
@@ -161,13 +167,15 @@ def _fingerprint(rule: Rule) -> str:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _run(config: Config, rule: Rule, keys, field: Field, f_rand, num_generations):
+def _run(config: Config, rule: Rule, keys, field: Field, f_rand, num_compared, num_generations):
     fitness, descriptor = generation.final_populations(rule, keys, field.tasks, config, num_generations)
     found = jax.vmap(metrics.measure)(fitness, descriptor)
+    rarefied = jax.vmap(metrics.rarefied_novelty)(fitness, descriptor, num_compared)
     qd = jax.vmap(metrics.qd_score)(found, f_rand.astype(fitness.dtype), field.f_opt.astype(fitness.dtype))
     return {
         "fitness": found["max_fitness"],
         "novelty": found["novelty"] * field.scale,
+        "novelty_rarefied": rarefied * field.scale,
         "qd": qd * field.scale,
         "num_filled": found["num_filled"],
     }
