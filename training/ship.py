@@ -18,7 +18,7 @@ TRAINING, WEIGHTS = ROOT / "training", ROOT / "src" / "lqd" / "weights"
 FOLDERS = {
     "lqd-f": "lqd-f",
     "lqd-n": "lqd-n",
-    "lqd-fn": "lqd-fn",
+    "lqd-fn": "lqd-fn-sum",
     "lqd-f-paper": "lqd-f-paper",
     "lqd-imitates-ns": "imitate-ns",
     "lqd-imitates-dns": "imitate-dns",
@@ -53,6 +53,20 @@ def measured(name: str) -> dict:
         for setting, part in content["settings"].items()
         if name in part["scores"]
     }
+
+
+def recipe(folder: pathlib.Path) -> str:
+    """How a run came about, back to where it began: from a rule in the box, or from nothing."""
+    made = json.loads((folder / "card.json").read_text())
+    start = (made.get("warm_start") or {}).get("weights")
+    if start is None:
+        return made["recipe"]
+    objective = made["config"]["objective"]
+    form = f" ({objective['qd_form']})" if objective["name"] == "qd" else ""
+    name = pathlib.Path(start).name
+    shipped = [rule for rule, other in FOLDERS.items() if other == name]
+    before = f"from `{shipped[0]}`" if shipped else f"after {recipe(TRAINING / name)}"
+    return f"evolution for {objective['name']}{form} {before}"
 
 
 def short(commit: str | None) -> str:
@@ -118,10 +132,7 @@ def ship(name: str) -> dict:
     weights = WEIGHTS / f"{name}.safetensors"
     shutil.copyfile(folder / "rule.safetensors", weights)
     config = made.pop("config")
-    start = made.get("warm_start") or {}
-    if "weights" in start:
-        start["name"] = next(n for n, f in FOLDERS.items() if pathlib.Path(start["weights"]).name == f)
-        made["recipe"] = f"evolution from `{start['name']}`"
+    made["recipe"] = recipe(folder)
     card = {
         "name": name,
         "sha256": hashlib.sha256(weights.read_bytes()).hexdigest(),

@@ -34,7 +34,8 @@ def counted(monkeypatch):
 
 def test_a_piece_is_kept_until_something_it_depends_on_changes(tmp_path, counted, monkeypatch):
     first = Bench(TINY, tmp_path).measure("ga")
-    assert {name: array.shape for name, array in first.items()} == dict.fromkeys(pieces.MEASURES, (3, 2))
+    shapes = dict.fromkeys(pieces.MEASURES, (3, 2)) | {f"history.{name}": (1, 3, 2) for name in pieces.HISTORY}
+    assert {name: array.shape for name, array in first.items()} == shapes
     assert (first["fitness"] <= 0).all()
     assert (first["num_filled"] == 8).all()
     again = Bench(TINY, tmp_path).measure("ga")

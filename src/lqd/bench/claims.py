@@ -18,7 +18,7 @@ import numpy as np
 
 from lqd import manifest, shipped, stats
 from lqd.bench import pieces
-from lqd.bench.pieces import Setting
+from lqd.bench.pieces import Part, Setting
 from lqd.checkpoint import write_bytes
 from lqd.errors import unknown
 
@@ -130,10 +130,12 @@ def run(preset: str, out: pathlib.Path, progress: pieces.Progress = lambda *_: N
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
     settings = PRESETS[preset]
-    found = pieces.measure_all(settings, rules_needed(), out / "pieces" / preset, progress)
+    plan = {name: Part(setting, tuple(rules_needed())) for name, setting in settings.items()}
+    results = pieces.measure_all(plan, out / "pieces" / preset, progress)
+    found = results.tables
     content = {
         "preset": preset,
-        "made": manifest.environment() | {"at": manifest.now()},
+        "made": results.facts(),
         "settings": {
             name: {
                 "setting": dataclasses.asdict(setting) | {"num_evaluations": setting.num_evaluations},
@@ -145,7 +147,7 @@ def run(preset: str, out: pathlib.Path, progress: pieces.Progress = lambda *_: N
     }
     manifest.write(out / "claims.json", content)
     write_bytes(out / "claims.md", markdown(content).encode())
-    pieces.write_csv(out / "results.csv", settings, found)
+    pieces.write_csv(out / "results.csv", results)
     return content
 
 

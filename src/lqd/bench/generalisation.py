@@ -11,7 +11,7 @@ from typing import Any
 from lqd import manifest, stats
 from lqd.bench import pieces
 from lqd.bench.claims import BASELINES
-from lqd.bench.pieces import ARM, Setting, Table
+from lqd.bench.pieces import ARM, Part, Setting, Table
 from lqd.checkpoint import write_bytes
 from lqd.errors import unknown
 from lqd.tasks import landscape
@@ -50,16 +50,17 @@ def run(preset: str, out: pathlib.Path, progress: pieces.Progress = lambda *_: N
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
     settings = PRESETS[preset]
-    found = pieces.measure_all(settings, [*BASELINES, *RULES], out / "pieces" / preset, progress)
+    plan = {name: Part(setting, (*BASELINES, *RULES)) for name, setting in settings.items()}
+    results = pieces.measure_all(plan, out / "pieces" / preset, progress)
     content = {
         "preset": preset,
-        "made": manifest.environment() | {"at": manifest.now()},
+        "made": results.facts(),
         "settings": {name: dataclasses.asdict(setting) for name, setting in settings.items()},
-        "rows": [row for name in settings for row in rows(name, found[name])],
+        "rows": [row for name in settings for row in rows(name, results.tables[name])],
     }
     manifest.write(out / "generalisation.json", content)
     write_bytes(out / "generalisation.md", markdown(content).encode())
-    pieces.write_csv(out / "results.csv", settings, found)
+    pieces.write_csv(out / "results.csv", results)
     return content
 
 

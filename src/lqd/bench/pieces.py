@@ -10,53 +10,80 @@ import hashlib
 import json
 import pathlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from lqd import catalogue, checks, manifest, tasks
 from lqd.checkpoint import flatten, read_arrays, write_arrays, write_bytes
 from lqd.errors import Unreadable
-from lqd.evolution import cvt, metrics
+from lqd.evolution import cvt, loop, metrics
 from lqd.evolution.learned import Learned
-from lqd.evolution.rules import Rule
-from lqd.meta import generation
+from lqd.evolution.reproduction import IsoLine
+from lqd.evolution.rules import Rule, ready
 from lqd.meta.config import Config
-from lqd.meta.distribution import Distribution
 from lqd.meta.validation import SEED
-from lqd.tasks import landscape
+from lqd.tasks import altered, landscape
 from lqd.tasks.anchors import random_search
 from lqd.tasks.task import Repeated, TaskBatch
 
 ARM = ("arm",)
 TEST = 1000  # folded into the key of held-out tasks: neither training's nor validation's
 MEASURES = ("fitness", "novelty", "novelty_rarefied", "qd", "num_filled")
+HISTORY = ("fitness", "best", "novelty", "qd")  # what is also kept from time to time: `history.fitness` and so on
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Fresh noiseless instances of some functions, one of each function per seed; or `ARM`."""
+    """Fresh noiseless instances of some functions, one of each function (and dimension, in `dims`) per seed; or `ARM`.
+
+    `num_rows` times, at ever longer intervals, the state of the runs is written down; the last is the end.
+    """
 
     functions: tuple[str, ...] = landscape.TRAINING
     num_seeds: int = 32
     num_generations: int = 256
     min_dim: int = 2
     max_dim: int = 12
+    dims: tuple[int, ...] = ()
     descriptor_dim: int = 2
     population_size: int = 128
     batch_size: int = 32
+    rotate: bool = True
+    descriptors: str = "task"
+    num_rows: int = 1
 
     def __post_init__(self):
         checks.whole("num_seeds", self.num_seeds, 2)
         checks.whole("num_generations", self.num_generations, 1)
+        checks.whole("num_rows", self.num_rows, 1)
+        checks.one_of("descriptors", self.descriptors, ("task", *altered.KINDS))
 
     @property
     def num_evaluations(self) -> int:
         return self.population_size + self.num_generations * self.batch_size
+
+    @property
+    def columns(self) -> list[tuple[str, int | None]]:
+        """Function and dimension (None: drawn) of every column of a table."""
+        dims: tuple[int | None, ...] = self.dims or (None if self.min_dim < self.max_dim else self.min_dim,)
+        return [(function, dim) for function in self.functions for dim in dims]
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The generations after which the state is written down."""
+        if self.num_rows == 1:
+            return np.asarray([self.num_generations])
+        return np.unique(np.rint(np.geomspace(1, self.num_generations, self.num_rows)).astype(int))
+
+    @property
+    def steps(self) -> Int[Array, " R"]:
+        """Generations from one row to the next."""
+        return jnp.asarray(np.diff(self.rows, prepend=0), jnp.int32)
 
     @property
     def config(self) -> Config:
@@ -73,18 +100,29 @@ class Field(NamedTuple):
 
 
 def field(key: Key[Array, ""], setting: Setting) -> Field:
-    """The tasks of a setting: all seeds of a function, then all of the next."""
-    if setting.functions == ARM:
-        arm = tasks.make("arm")
-        assert arm.descriptor_bounds is not None
-        assert arm.f_opt is not None
-        low, high = map(np.asarray, arm.descriptor_bounds)
-        f_opt = jnp.broadcast_to(arm.f_opt, (setting.num_seeds,))
-        return Field(Repeated(arm, setting.num_seeds), (low, high), jnp.ones(setting.num_seeds), f_opt)
-    distribution = Distribution(
-        setting.functions, setting.min_dim, setting.max_dim, descriptor_dim=setting.descriptor_dim, noise=False
-    )
-    batch = distribution.sample(key, len(setting.functions) * setting.num_seeds)
+    """The tasks of a setting: all seeds of a function (dimension by dimension), then all of the next."""
+    found = _arm(setting) if setting.functions == ARM else _landscapes(key, setting)
+    if setting.descriptors == "task":
+        return found
+    return found._replace(tasks=altered.Altered(found.tasks, setting.descriptors))
+
+
+def _arm(setting: Setting) -> Field:
+    arm = tasks.make("arm")
+    assert arm.descriptor_bounds is not None
+    assert arm.f_opt is not None
+    low, high = map(np.asarray, arm.descriptor_bounds)
+    f_opt = jnp.broadcast_to(arm.f_opt, (setting.num_seeds,))
+    return Field(Repeated(arm, setting.num_seeds), (low, high), jnp.ones(setting.num_seeds), f_opt)
+
+
+def _landscapes(key: Key[Array, ""], setting: Setting) -> Field:
+    batch = landscape.sample_batch(
+        key, setting.functions, setting.num_seeds * max(len(setting.dims), 1),
+        width=max(setting.dims or (setting.max_dim,)), min_dim=setting.min_dim, max_dim=setting.max_dim,
+        dims=np.repeat(setting.dims, setting.num_seeds).tolist() if setting.dims else None,
+        descriptor_dim=setting.descriptor_dim, noise=False, rotate=setting.rotate,
+    )  # fmt: skip
     ones = np.ones(setting.descriptor_dim)
     return Field(batch.with_unit_descriptors(), (-ones, ones), batch.descriptor_half_width, batch.f_opt)
 
@@ -94,44 +132,51 @@ class Bench:
 
     def __init__(self, setting: Setting, folder: pathlib.Path):
         self.setting, self.folder = setting, folder
+        self.made: dict[str, dict[str, Any]] = {}  # piece -> when, on what, and how long it took
         key = jax.random.fold_in(jax.random.key(np.uint32(SEED)), TEST)
         key_tasks, key_runs, self._key_anchors = jax.random.split(key, 3)
-        self._field = field(key_tasks, setting)
-        self._keys = jax.random.split(key_runs, self._field.tasks.num_tasks)
+        self.field = field(key_tasks, setting)
+        self.keys = jax.random.split(key_runs, self.field.tasks.num_tasks)
 
     def anchors(self):
         """What random search reaches on each task with the evaluations that a rule has."""
 
         def compute():
-            found = random_search(self._key_anchors, self._field.tasks, self.setting.num_evaluations)
+            found = random_search(self._key_anchors, self.field.tasks, self.setting.num_evaluations)
             return {"f_rand": np.asarray(found.f_rand)}
 
         return jnp.asarray(self._piece("random-search", {}, compute)["f_rand"])
 
-    def measure(self, name: str) -> dict[str, np.ndarray]:
-        """Final populations of a rule: one array (seeds, functions) per measure."""
-        rule = self._rule(name)
+    def measure(self, name: str) -> "Table":
+        """Final populations of a rule: an array (seeds, columns) per measure; and (rows, seeds, columns) on the way."""
         f_rand, num = self.anchors(), self._num_compared(name)
 
-        def compute():
-            found = _run(self.setting.config, rule, self._keys, self._field, f_rand, num, self.setting.num_generations)
-            by_function = {
-                measure: np.asarray(value).reshape(-1, self.setting.num_seeds) for measure, value in found.items()
-            }
-            return {measure: np.ascontiguousarray(value.T) for measure, value in by_function.items()}
+        def compute(rule):
+            found = _run(self.setting.config, rule, self.keys, self.field, f_rand, num, self.setting.steps)
+            return {name: self._by_seed(np.asarray(value)) for name, value in found.items()}
 
-        return self._piece(name, {"rule": _fingerprint(rule)}, compute)
+        return self.piece(name, {}, compute)
+
+    def piece(self, name: str, about: dict[str, Any], compute: Callable[[Rule], "Table"]) -> "Table":
+        """Something computed of a rule, from what is kept or anew."""
+        rule = self._rule(name)
+        return self._piece(name, about | {"rule": _fingerprint(rule)}, lambda: compute(rule))
+
+    def _by_seed(self, values: np.ndarray) -> np.ndarray:
+        """(..., tasks) as (..., seeds, columns)."""
+        by_column = values.reshape(*values.shape[:-1], len(self.setting.columns), self.setting.num_seeds)
+        return np.ascontiguousarray(np.swapaxes(by_column, -1, -2))
 
     def _num_compared(self, name: str) -> Float[Array, " K"]:
         """Slots that MAP-Elites fills on each task: with so many individuals of each rule, novelty is compared."""
-        if name == "me":
-            return jnp.full(self._field.tasks.num_tasks, float(self.setting.population_size))
+        if name == "me" or self.setting.descriptors != "task":
+            return jnp.full(self.field.tasks.num_tasks, float(self.setting.population_size))
         return jnp.asarray(self.measure("me")["num_filled"].T.ravel())
 
     def _rule(self, name: str) -> Rule:
         if name != "me":
             return catalogue.rule(name)
-        return catalogue.rule("me", centroids=cvt.centroids(self.setting.population_size, *self._field.box))
+        return catalogue.rule("me", centroids=cvt.centroids(self.setting.population_size, *self.field.box))
 
     def _description(self, about: dict[str, Any]) -> dict[str, Any]:
         return json.loads(json.dumps({"setting": dataclasses.asdict(self.setting)} | about))
@@ -142,7 +187,10 @@ class Bench:
         except Unreadable:
             return None
         made = description.pop("made", None)
-        return arrays if made and description == self._description(about) else None
+        if not made or description != self._description(about):
+            return None
+        self.made[name] = made
+        return arrays
 
     def _piece(self, name: str, about: dict[str, Any], compute) -> dict[str, np.ndarray]:
         kept = self._read(name, about)
@@ -153,6 +201,7 @@ class Bench:
         made = manifest.environment() | {"seconds": round(time.perf_counter() - begun, 1), "at": manifest.now()}
         path = self.folder / f"{name}.safetensors"
         write_arrays(path, "piece", arrays, self._description(about) | {"made": made})
+        self.made[name] = made
         return arrays
 
 
@@ -167,53 +216,121 @@ def _fingerprint(rule: Rule) -> str:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _run(config: Config, rule: Rule, keys, field: Field, f_rand, num_compared, num_generations):
-    fitness, descriptor = generation.final_populations(rule, keys, field.tasks, config, num_generations)
-    found = jax.vmap(metrics.measure)(fitness, descriptor)
-    rarefied = jax.vmap(metrics.rarefied_novelty)(fitness, descriptor, num_compared)
-    qd = jax.vmap(metrics.qd_score)(found, f_rand.astype(fitness.dtype), field.f_opt.astype(fitness.dtype))
-    return {
-        "fitness": found["max_fitness"],
-        "novelty": found["novelty"] * field.scale,
-        "novelty_rarefied": rarefied * field.scale,
-        "qd": qd * field.scale,
-        "num_filled": found["num_filled"],
-    }
+def _run(config: Config, rule: Rule, keys, field: Field, f_rand, num_compared, steps):
+    """All tasks, a row of history after each of the steps (numbers of generations), and the end."""
+    reproduction = IsoLine(jnp.float32(config.iso_sigma), jnp.float32(config.line_sigma))
+    rule = ready(rule)
+
+    def measured(state):
+        population = state.population
+        found = jax.vmap(metrics.measure)(population.fitness, population.descriptor)
+        qd = jax.vmap(metrics.qd_score)(found, f_rand.astype(loop.DTYPE), field.f_opt.astype(loop.DTYPE))
+        return {
+            "fitness": found["max_fitness"],
+            "best": state.best.fitness[:, 0],
+            "novelty": found["novelty"] * field.scale,
+            "qd": qd * field.scale,
+            "num_filled": found["num_filled"],
+        }
+
+    def advance(state, num):
+        def step(_, state):
+            return loop.step(state, field.tasks, rule, reproduction, config.batch_size)
+
+        state = jax.lax.fori_loop(0, num, step, state)
+        return state, measured(state)
+
+    state, rows = jax.lax.scan(advance, loop.begin(keys, field.tasks, rule, config.population_size), steps)
+    population = state.population
+    rarefied = jax.vmap(metrics.rarefied_novelty)(population.fitness, population.descriptor, num_compared)
+    end = {name: rows[name][-1] for name in MEASURES if name in rows} | {"novelty_rarefied": rarefied * field.scale}
+    return end | {f"history.{name}": rows[name] for name in HISTORY}
 
 
 # Several settings and rules
 
-Table = dict[str, np.ndarray]  # measure -> (seeds, functions)
+Table = dict[str, np.ndarray]  # measure -> (seeds, columns)
 Progress = Callable[[str, int, int], None]  # what runs now, how many pieces are done, of how many
 
 
-def measure_all(
-    settings: dict[str, Setting], rules: Sequence[str], folder: pathlib.Path, progress: Progress
-) -> dict[str, dict[str, Table]]:
-    """Every rule under every setting: setting -> rule -> table."""
-    total, done = len(settings) * len(rules), 0
-    found: dict[str, dict[str, Table]] = {}
-    for name, setting in settings.items():
-        bench = Bench(setting, folder / name.replace(" ", "-"))
-        found[name] = {}
-        for rule in rules:
+class Part(NamedTuple):
+    """A setting and the rules that run under it."""
+
+    setting: Setting
+    rules: tuple[str, ...]
+
+
+Plan = dict[str, Part]
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """What the parts of a plan gave: part -> rule -> table; and how the pieces came about: part -> piece -> facts."""
+
+    plan: Plan
+    tables: dict[str, dict[str, Table]]
+    made: dict[str, dict[str, dict[str, Any]]]
+
+    def facts(self) -> dict[str, Any]:
+        """On what and with which versions it ran, when the last piece was made, and how long all took."""
+        pieces = [piece for part in self.made.values() for piece in part.values()]
+        last = max(pieces, key=lambda piece: piece["at"])
+        devices = sorted({device for piece in pieces for device in piece["devices"]})
+        return last | {"devices": devices, "seconds": round(sum(piece["seconds"] for piece in pieces), 1)}
+
+    def rows(self):
+        """A data frame with one row per run."""
+        import pandas as pd
+
+        rows = [
+            {"part": name, "rule": rule, "function": function, "dim": dim, "seed": seed}
+            | {measure: float(table[measure][seed, column]) for measure in MEASURES}
+            for name, part in self.plan.items()
+            for rule, table in self.tables[name].items()
+            for column, (function, dim) in enumerate(part.setting.columns)
+            for seed in range(part.setting.num_seeds)
+        ]
+        return pd.DataFrame(rows).astype({"dim": "Int16"})
+
+    def history(self):
+        """A data frame with one row per run and time."""
+        import pandas as pd
+
+        parts = []
+        for name, part in self.plan.items():
+            evaluations = part.setting.population_size + part.setting.rows * part.setting.batch_size
+            for rule, table in self.tables[name].items():
+                shape = table["history.fitness"].shape
+                index = np.meshgrid(evaluations, np.arange(shape[1]), np.arange(shape[2]), indexing="ij")
+                functions, dims = zip(*part.setting.columns, strict=True)
+                values = {measure: table[f"history.{measure}"].ravel() for measure in HISTORY}
+                parts.append(
+                    pd.DataFrame(
+                        {"part": name, "rule": rule, "function": np.asarray(functions)[index[2].ravel()]}
+                        | {"dim": pd.array(dims, "Int16")[index[2].ravel()], "seed": index[1].ravel().astype(np.int16)}
+                        | {"num_evaluations": index[0].ravel().astype(np.int32)}
+                        | values
+                    )
+                )
+        return pd.concat(parts, ignore_index=True)
+
+
+def measure_all(plan: Plan, folder: pathlib.Path, progress: Progress) -> Results:
+    """Every rule of every part, from what is kept in the folder or anew."""
+    total, done = sum(len(part.rules) for part in plan.values()), 0
+    results = Results(plan, {}, {})
+    for name, part in plan.items():
+        bench = Bench(part.setting, folder / name.replace(" ", "-"))
+        results.tables[name] = {}
+        for rule in part.rules:
             progress(f"{name}: {rule}", done, total)
-            found[name][rule] = bench.measure(rule)
+            results.tables[name][rule] = bench.measure(rule)
             done += 1
+        results.made[name] = bench.made
     progress("done", done, total)
-    return found
+    return results
 
 
-def write_csv(path: pathlib.Path, settings: dict[str, Setting], found: dict[str, dict[str, Table]]) -> None:
-    """One row per run."""
-    import pandas as pd
-
-    rows = [
-        {"setting": name, "rule": rule, "function": function, "seed": seed}
-        | {measure: float(values[seed, f]) for measure, values in table.items()}
-        for name, setting in settings.items()
-        for rule, table in found[name].items()
-        for f, function in enumerate(setting.functions)
-        for seed in range(setting.num_seeds)
-    ]
-    write_bytes(path, pd.DataFrame(rows).to_csv(index=False, float_format="%.7g").encode())
+def write_csv(path: pathlib.Path, results: Results) -> None:
+    """One line per run."""
+    write_bytes(path, results.rows().to_csv(index=False, float_format="%.7g").encode())

@@ -40,7 +40,8 @@ class Learned:
             raise InvalidInput(
                 f"this learned rule reads descriptors of {expected} dimensions (feature recipe "
                 f"{self.architecture.recipe} is tied to the dimension it was trained with), got {received}. "
-                f"Use one trained for {received}, or a rule for any dimension: 'dns', 'ns', 'me', 'ga'."
+                f"Use one trained for {received}, or a rule for any dimension: 'lqd-f', 'lqd-n', 'lqd-fn', 'dns', "
+                "'ns', 'me', 'ga'."
             )
 
     def __call__(self, key, fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Float[Array, " P"]:

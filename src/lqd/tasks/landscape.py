@@ -211,8 +211,10 @@ def make(
     """One landscape without padding."""
     if operator.index(dim) < 2:
         raise InvalidInput(f"dim must be at least 2, got {dim}.")
-    size = {"width": dim, "min_dim": dim, "max_dim": dim, "descriptor_dim": descriptor_dim}
-    return sample_batch(jax.random.key(seed), (function,), 1, **size, noise=noise, rotate=rotate).task(0)
+    return sample_batch(
+        jax.random.key(seed), (function,), 1, width=dim, min_dim=dim, max_dim=dim,
+        descriptor_dim=descriptor_dim, noise=noise, rotate=rotate,
+    ).task(0)  # fmt: skip
 
 
 def sample_batch(
@@ -223,11 +225,15 @@ def sample_batch(
     width: int,
     min_dim: int,
     max_dim: int,
+    dims: Sequence[int] | None = None,
     descriptor_dim: int = 2,
     noise: bool = True,
     rotate: bool = True,
 ) -> LandscapeBatch:
-    """Fresh instances of every function, with dimensions uniform over `min_dim..max_dim`, as one batch of tasks."""
+    """Fresh instances of every function as one batch of tasks.
+
+    Dimensions are uniform over `min_dim..max_dim`, or given in `dims`, one for each instance of a function.
+    """
     names = tuple(resolve(function) for function in functions)
     if not names or len(set(names)) < len(names):
         raise InvalidInput(f"functions must name at least one function, each once, got {tuple(functions)}")
@@ -240,7 +246,10 @@ def sample_batch(
             raise InvalidInput(f"{argument} must be at least {least}, got {number}.")
     if not min_dim <= max_dim <= width:
         raise InvalidInput(f"min_dim <= max_dim <= width must hold, got {min_dim}, {max_dim}, {width}")
-    shared = _draw(key, names, num_per_function, width, min_dim, max_dim, descriptor_dim, noise, rotate)
+    if dims is not None and (len(dims) != num_per_function or not all(2 <= dim <= width for dim in dims)):
+        raise InvalidInput(f"dims must give {num_per_function} dimensions from 2 to {width}, got {tuple(dims)}.")
+    given = None if dims is None else jnp.asarray(dims, jnp.int32)
+    shared = _draw(key, names, num_per_function, width, min_dim, max_dim, descriptor_dim, noise, rotate, given)
     instances = []
     for i, name in enumerate(names):
         # An index that is data, not a constant: outside of jit, all functions share one compiled slice per leaf.
@@ -250,15 +259,18 @@ def sample_batch(
 
 
 @functools.partial(jax.jit, static_argnums=tuple(range(1, 9)))
-def _draw(key, names, num_per_function, width, min_dim, max_dim, descriptor_dim, noisy, rotate) -> Instance:
+def _draw(
+    key, names, num_per_function, width, min_dim, max_dim, descriptor_dim, noisy, rotate, dims: Int[Array, " N"] | None
+) -> Instance:
     """Everything but peaks, with leading axes (function, instance)."""
 
-    def draw(key):
+    def draw(key, dim):
         key_uniform, key_normal, key_noise = jax.random.split(key, 3)
         # Few large draws: each call of the generator takes as long to compile as a function.
         uniform = jax.random.uniform(key_uniform, (1 + width,))
         normal = jax.random.normal(key_normal, (2 * width + descriptor_dim, width))
-        num_dims = min_dim + jnp.floor(uniform[0] * (max_dim + 1 - min_dim)).astype(jnp.int32)
+        drawn = min_dim + jnp.floor(uniform[0] * (max_dim + 1 - min_dim)).astype(jnp.int32)
+        num_dims = drawn if dim is None else dim
         live = _live(width, num_dims)
         return (
             num_dims,
@@ -270,7 +282,8 @@ def _draw(key, names, num_per_function, width, min_dim, max_dim, descriptor_dim,
 
     ids = jnp.asarray([FUNCTIONS.index(name) for name in names])
     keys = jax.vmap(lambda i: jax.random.split(jax.random.fold_in(key, i), num_per_function))(ids)
-    num_dims, position, gaussian, projection, noises = jax.vmap(jax.vmap(draw))(keys)
+    each = jax.vmap(jax.vmap(draw), in_axes=(0, None))
+    num_dims, position, gaussian, projection, noises = each(keys, dims)
     live = _live(width, num_dims[..., None])
     # One flat batch over all functions: XLA on CPU can hang on a program with several batched QR decompositions.
     R, Q = jnp.moveaxis(_rotations(gaussian, live, rotate), 2, 0)

@@ -1,0 +1,99 @@
+"""`lqd bench --suite landscape`: the score that a newcomer of median fitness would get, anywhere in descriptor space.
+
+Populations evolve under each rule on Rastrigin (dimension 16, no noise, no rotation, as in the paper's figure); at
+several generations a newcomer is put at every point of a square of descriptors, and the rule scores everybody. Kept are
+its score, and the share of the population that it outranks: that one means the same for every rule and generation.
+"""
+
+import dataclasses
+import functools
+import pathlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from lqd.bench import pieces
+from lqd.evolution import loop, rules
+from lqd.evolution.reproduction import IsoLine
+from lqd.meta.config import Config
+
+RULES = ("lqd-n", "lqd-f", "lqd-fn", "dns", "me")
+FUNCTION, DIM = "rastrigin", 16
+REACH = 1.25  # the square, relative to the farthest individual
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """How long the populations evolve, how often they are looked at, and points along a side of the square."""
+
+    num_generations: int
+    num_frames: int
+    resolution: int
+
+
+def run(size: Size, folder: pathlib.Path, progress: pieces.Progress = lambda *_: None) -> dict[str, Any]:
+    """Computes what is missing of RULE.safetensors: `generation`, `fitness`, `descriptor`, `axis`, `score`, `share`."""
+    setting = pieces.Setting(
+        functions=(FUNCTION,), num_seeds=2, num_generations=size.num_generations, min_dim=DIM, max_dim=DIM,
+        rotate=False, num_rows=size.num_frames,
+    )  # fmt: skip
+    bench = pieces.Bench(setting, folder)
+    for i, name in enumerate(RULES):
+        progress(f"landscape: {name}", i, len(RULES))
+        bench.piece(name, {"resolution": size.resolution}, functools.partial(_compute, bench, size))
+    progress("done", len(RULES), len(RULES))
+    return {"setting": dataclasses.asdict(setting), "size": dataclasses.asdict(size), "pieces": bench.made}
+
+
+def _compute(bench: pieces.Bench, size: Size, rule: rules.Rule) -> dict[str, np.ndarray]:
+    fitness, descriptor = _frames(bench.setting.config, rule, bench.keys, bench.field, bench.setting.steps)
+    fitness, descriptor = fitness[:, 0], descriptor[:, 0]  # the first seed
+    known = np.asarray(descriptor)[np.asarray(fitness) > -np.inf]
+    axis = jnp.linspace(-1, 1, size.resolution) * REACH * np.abs(known).max()
+    score, share = _landscapes(rule, fitness, descriptor, axis)
+    found = {"fitness": fitness, "descriptor": descriptor, "axis": axis, "score": score, "share": share}
+    return {name: np.asarray(value) for name, value in found.items()} | {"generation": bench.setting.rows}
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _frames(config: Config, rule: rules.Rule, keys, field: pieces.Field, steps):
+    """Fitness (frames, tasks, N) and descriptors of the populations after each of the steps."""
+    reproduction = IsoLine(jnp.float32(config.iso_sigma), jnp.float32(config.line_sigma))
+    rule = rules.ready(rule)
+
+    def advance(state, num):
+        def step(_, state):
+            return loop.step(state, field.tasks, rule, reproduction, config.batch_size)
+
+        state = jax.lax.fori_loop(0, num, step, state)
+        return state, (state.population.fitness, state.population.descriptor)
+
+    return jax.lax.scan(advance, loop.begin(keys, field.tasks, rule, config.population_size), steps)[1]
+
+
+@jax.jit
+def _landscapes(rule: rules.Rule, fitness: Float[Array, "T N"], descriptor: Float[Array, "T N 2"], axis):
+    """Score of the newcomer and the share it outranks, (frames, R, R): rows are the second descriptor."""
+    rule = rules.ready(rule)
+    key = jax.random.key(0)  # none of these rules draws lots
+
+    def at(fitness, descriptor, place):
+        filled = fitness > -jnp.inf
+        median = jnp.nanmedian(jnp.where(filled, fitness, jnp.nan))
+        union = jnp.append(fitness, median), jnp.concatenate([descriptor, place[None]])
+        scores = rule(key, *union)
+        beaten = filled & (scores[:-1] < scores[-1])
+        return scores[-1], jnp.sum(beaten.astype(jnp.float32)) / jnp.sum(filled.astype(jnp.float32))
+
+    second, first = jnp.meshgrid(axis, axis, indexing="ij")
+    places = jnp.stack([first.ravel(), second.ravel()], axis=1)
+
+    def frame(given):
+        return jax.lax.map(lambda place: at(*given, place), places, batch_size=256)
+
+    score, share = jax.lax.map(frame, (fitness, descriptor))
+    shape = (len(fitness), len(axis), len(axis))
+    return score.reshape(shape), share.reshape(shape)

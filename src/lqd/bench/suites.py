@@ -1,0 +1,149 @@
+"""`lqd bench --suite pareto|bars-train|...`: what to run for each figure of the paper, as data.
+
+A suite is a plan (parts: a setting and the rules under it). Suites share parts, and so their pieces: `pareto`,
+`bars-train` and `ablation` look at the same runs. `paper` is the paper's size as far as its text and the authors'
+public scripts say it: dimension 16, no noise, no rotation, a million evaluations, MAP-Elites on
+[-10 sqrt(n), 10 sqrt(n)]^2. `quick` is the same with fewer functions, seeds and generations, and is marked as such in
+every figure.
+"""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+from lqd import checks, manifest
+from lqd.bench import landscapes, pieces
+from lqd.bench.pieces import ARM, Part, Plan, Results, Setting
+from lqd.checkpoint import write_bytes
+from lqd.errors import unknown
+from lqd.tasks import landscape
+
+HAND_MADE = ("ga", "random", "ns", "dns", "me")
+RULES = (*HAND_MADE, "lqd-n", "lqd-f", "lqd-fn")
+GRID_FUNCTIONS = ("rastrigin", "linear_slope", "schaffers_f7", "katsuura")
+MILLION = 1_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """How large the suites are."""
+
+    functions: tuple[str, ...]
+    num_seeds: int
+    num_evaluations: int
+    grid_populations: tuple[int, ...]
+    grid_dims: tuple[int, ...]
+    landscapes: landscapes.Size
+    num_rows: int = 24
+
+    def setting(self, population_size: int = 128, **given) -> Setting:
+        """The budget is in evaluations: a larger population has fewer generations. A quarter of it are offspring."""
+        batch_size = population_size // 4
+        num_generations = (self.num_evaluations - population_size) // batch_size
+        return Setting(
+            num_seeds=self.num_seeds, num_generations=num_generations, population_size=population_size,
+            batch_size=batch_size, rotate=False, **{"min_dim": 16, "max_dim": 16} | given,
+        )  # fmt: skip
+
+
+PRESETS = {
+    "quick": Preset(
+        functions=(
+            "sphere", "rastrigin", "linear_slope", "rosenbrock", "sharp_ridge", "schaffers_f7", "katsuura", "lunacek",
+        ),
+        num_seeds=8,
+        num_evaluations=128 + 256 * 32,
+        grid_populations=(64, 128, 256),
+        grid_dims=(2, 8, 32),
+        landscapes=landscapes.Size(num_generations=512, num_frames=16, resolution=32),
+    ),
+    "paper": Preset(
+        functions=landscape.TRAINING,
+        num_seeds=32,
+        num_evaluations=MILLION,
+        grid_populations=(64, 128, 256, 512, 1024),
+        grid_dims=(2, 4, 8, 16, 32),
+        landscapes=landscapes.Size(num_generations=512, num_frames=32, resolution=64),
+    ),
+}  # fmt: skip
+
+
+def _train(preset: Preset) -> Plan:
+    return {"train": Part(preset.setting(functions=preset.functions, num_rows=preset.num_rows), RULES)}
+
+
+def _ood(preset: Preset) -> Plan:
+    return {"ood": Part(preset.setting(functions=landscape.OOD, num_rows=preset.num_rows), RULES)}
+
+
+def _grid(preset: Preset) -> Plan:
+    dims = preset.grid_dims
+    given = {"functions": GRID_FUNCTIONS, "dims": dims, "min_dim": min(dims), "max_dim": max(dims)}
+    return {f"grid {size}": Part(preset.setting(size, **given), ("me", "lqd-f")) for size in preset.grid_populations}
+
+
+def _robots(preset: Preset) -> Plan:
+    return {"arm": Part(preset.setting(functions=ARM, num_rows=preset.num_rows), (*HAND_MADE, "lqd-f"))}
+
+
+def _ablation(preset: Preset) -> Plan:
+    blind = preset.setting(functions=preset.functions, num_rows=preset.num_rows, descriptors="random")
+    return _train(preset) | {"train random": Part(blind, ("lqd-f",))}
+
+
+SUITES: dict[str, Callable[[Preset], Plan]] = {
+    "pareto": _train,
+    "bars-train": _train,
+    "bars-ood": _ood,
+    "grid": _grid,
+    "landscape": lambda preset: {},
+    "ablation": _ablation,
+    "diversity": lambda preset: _train(preset) | _robots(preset),
+    "robots": _robots,
+}
+NAMES = (*SUITES, "all")
+
+
+def plan(suite: str, preset: Preset) -> Plan:
+    """The parts of a suite, or of all."""
+    suites = SUITES.values() if suite == "all" else (SUITES[suite],)
+    return {name: part for make in suites for name, part in make(preset).items()}
+
+
+def run(
+    suite: str,
+    preset: str,
+    out: pathlib.Path,
+    progress: pieces.Progress = lambda *_: None,
+    num_seeds: int | None = None,
+) -> dict[str, Any]:
+    """Runs what is missing, and writes manifest.json, results.parquet, history.parquet and landscape/."""
+    if suite not in NAMES:
+        raise unknown("suite", suite, NAMES)
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
+    checks.installed("pyarrow", "bench", "a file of results (Parquet)")
+    size = PRESETS[preset]
+    if num_seeds is not None:
+        size = dataclasses.replace(size, num_seeds=checks.whole("seeds", num_seeds, 2))
+    results = pieces.measure_all(plan(suite, size), out / "pieces" / preset, progress)
+    content: dict[str, Any] = {"suite": suite, "preset": preset, "made": {}, "parts": {}}
+    if suite in ("landscape", "all"):
+        content["landscape"] = landscapes.run(size.landscapes, out / "landscape", progress)
+    if results.plan:
+        content["made"] = results.facts()
+        content["parts"] = {
+            name: {"setting": dataclasses.asdict(part.setting), "rules": part.rules, "pieces": results.made[name]}
+            for name, part in results.plan.items()
+        }
+        _write(results, out)
+    manifest.write(out / "manifest.json", content)
+    return content
+
+
+def _write(results: Results, out: pathlib.Path) -> None:
+    for name, frame in (("results", results.rows()), ("history", results.history())):
+        floats = frame.select_dtypes("float64").columns
+        frame = frame.astype(dict.fromkeys(floats, "float32"))
+        write_bytes(out / f"{name}.parquet", frame.to_parquet(index=False, compression="zstd"))
