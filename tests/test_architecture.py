@@ -19,6 +19,7 @@ FLOORS = [
     {"meta"},
     {"figures"},
     {"runs", "training", "bench"},
+    {"report"},
     {"cli"},
     {"__main__"},
 ]

@@ -77,7 +77,7 @@ def test_a_planted_difference_is_found_and_nulls_keep_the_family_level():
         return stats.holm([stats.mann_whitney(*pair)[0] for pair in pairs])
 
     assert max(p_values(1.5)) < 1e-3
-    num_families = 200
+    num_families = 1000
     false = sum(min(p_values(0.0)) < 0.05 for _ in range(num_families))
     assert false / num_families < 0.05 + 3 * math.sqrt(0.05 * 0.95 / num_families)
 
@@ -98,3 +98,27 @@ def test_a_function_on_which_the_other_has_nothing_is_left_out():
     assert stats.ratio(np.array([[2.0, 5.0], [2.0, 5.0]]), theirs)[0] == pytest.approx(2.0)
     assert stats.ratio(np.ones((2, 2)), np.zeros((2, 2)))[0] == np.inf
     assert stats.ratio(np.zeros((2, 2)), np.zeros((2, 2)))[0] == 1.0
+
+
+def test_relative_to_random():
+    random = np.array([[-8.0, -1.0], [-4.0, -1.0], [-2.0, -1.0]])
+    ours = np.array([[-2.0, 0.0], [-8.0, -10.0]])
+    found = stats.relative(ours, random, "fitness")
+    np.testing.assert_allclose(found, [[2.0, 1e8], [0.5, 0.1]])  # the optimum itself counts as 1e-8 from it
+    found = stats.relative(np.array([[3.0, 1.0]]), np.array([[1.0, 0.0], [2.0, 0.0]]), "novelty")
+    np.testing.assert_allclose(found, [[2.0, np.nan]])
+
+
+def test_interquartile_mean_is_scipys_trimmed_mean_with_an_interval_around_it():
+    from scipy.stats import trim_mean
+
+    values = np.random.default_rng(4).normal(size=(16, 5)) + 3
+    middle, low, high = stats.interquartile_mean(values)
+    assert middle == pytest.approx(trim_mean(values.ravel(), 0.25))
+    assert 2.5 < low < middle < high < 3.5
+
+
+def test_a_profile_counts_runs():
+    values = np.array([[1.0, 2.0], [3.0, 4.0]])
+    np.testing.assert_array_equal(stats.profile(values, np.array([0.5, 2.0, 3.5, 5.0])), [1.0, 0.75, 0.25, 0.0])
+    np.testing.assert_array_equal(stats.quartiles(np.arange(5.0)[:, None])[:, 0], [1.0, 2.0, 3.0])

@@ -238,49 +238,77 @@ def _end(stopped_by: str | None) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """Draw a figure from results: `lqd figure training DIR` draws the curves of a training run."""
+    """Draw a figure from results: `lqd figure pareto DIR` of a bench, `lqd figure training DIR` of a training run."""
 
     figure: Annotated[str, tyro.conf.Positional]
-    """training"""
+    """pareto, bars-train, bars-ood, grid, robots, diversity, ablation, landscape, ecdf, profiles, animation (a GIF),
+    all; or training"""
     results: Annotated[pathlib.Path, tyro.conf.Positional]
-    """Folder of the run."""
+    """Folder of the bench or of the training run."""
     out: pathlib.Path | None = None
-    """File to write, .png or .pdf; default curve.png in the folder."""
+    """File to write, .png or .pdf; default: both in DIR/figures, or curve.png in the folder of a training run."""
 
     def main(self) -> None:
-        from lqd import training
+        if self.figure == "training":
+            from lqd import training
 
-        if self.figure != "training":
-            raise unknown("figure", self.figure, ["training"])
-        print(f"Wrote {training.draw(self.results, self.out)}")
+            print(f"Wrote {training.draw(self.results, self.out)}")
+            return
+        from lqd import report
+
+        for path in report.draw(self.figure, self.results, self.out):
+            print(f"Wrote {path}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """Make a page of a bench: the paper's claims with verdicts, all figures and numbers, and a landscape to touch."""
+
+    results: Annotated[pathlib.Path, tyro.conf.Positional]
+    """Folder of the bench."""
+    out: pathlib.Path | None = None
+    """File to write; default report.html in the folder."""
+
+    def main(self) -> None:
+        from lqd import report
+
+        print(f"Wrote {report.write(self.results, self.out)}")
 
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """Check what is claimed of the trained rules, or how they do far from what they were trained on.
+    """Run the experiments behind a figure of the paper, or check what is claimed of the trained rules.
 
-    Writes SUITE.md and SUITE.json (what was found), results.csv (every run), and a file per finished piece, so that a
-    bench that was interrupted goes on where it stopped.
+    Every finished piece is kept in the folder, so that a bench that was interrupted goes on where it stopped, and one
+    piece can be redone by deleting its file. `all` ends with every figure and the report.
     """
 
     suite: str = "claims"
-    """claims or generalisation"""
+    """pareto, bars-train, bars-ood, grid, landscape, ablation, diversity, robots, all; or claims, generalisation"""
     preset: str = "quick"
-    """quick (2 CPU cores, under 10 minutes) or full (a GPU; claims also at a million evaluations)."""
+    """quick (2 CPU cores; `all` in under 20 minutes), paper (the paper's size, on a GPU); claims and generalisation:
+    quick or full (a GPU; claims also at a million evaluations)."""
+    seeds: int | None = None
+    """Instances of each function, instead of the preset's number."""
     out: pathlib.Path | None = None
     """Folder for the results; default runs/SUITE."""
     quiet: bool = False
     """No progress bar."""
 
     def main(self) -> None:
-        from lqd.bench import claims, generalisation
+        from lqd.bench import claims, generalisation, suites
 
-        suites = {"claims": claims.run, "generalisation": generalisation.run}
-        if self.suite not in suites:
-            raise unknown("suite", self.suite, suites)
         out = self.out or pathlib.Path("runs") / self.suite
+        if self.suite in suites.NAMES:
+            self._suite(out)
+            return
+        own = {"claims": claims.run, "generalisation": generalisation.run}
+        if self.suite not in own:
+            raise unknown("suite", self.suite, [*suites.NAMES, *own])
+        if self.seeds is not None:
+            raise InvalidInput(f"seeds is for the figures' suites; {self.suite!r} has a fixed number.")
         with _pieces_bar(self.quiet) as progress:
-            content = suites[self.suite](self.preset, out, progress)
+            content = own[self.suite](self.preset, out, progress)
         if self.suite == "claims":
             self._show_claims(content)
         else:
@@ -291,6 +319,20 @@ class Bench:
             ]
             _table(("setting", "rule", *columns), rows)
         print(f"Wrote {out / self.suite}.md")
+
+    def _suite(self, out: pathlib.Path) -> None:
+        from lqd import report
+        from lqd.bench import suites
+
+        with _pieces_bar(self.quiet) as progress:
+            suites.run(self.suite, self.preset, out, progress, self.seeds)
+        rows = [
+            (row["claim"], row["paper"], row["ours"], report.number(row["p"]), row["verdict"])
+            for row in report.verdicts(out)
+        ]
+        _table(("claim", "paper", "ours", "p", "verdict"), rows)
+        report.draw("all", out)
+        print(f"Wrote {report.write(out)}")
 
     def _show_claims(self, content: dict) -> None:
         from lqd.bench import claims
@@ -366,12 +408,13 @@ Command = (
     | Annotated[Imitate, tyro.conf.subcommand("imitate")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
     | Annotated[Figure, tyro.conf.subcommand("figure")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Tasks, tyro.conf.subcommand("tasks")]
     | Annotated[Rules, tyro.conf.subcommand("rules")]
 )
 
 
-def parse(args: list[str] | None = None) -> Demo | Run | Train | Imitate | Bench | Figure | Tasks | Rules:
+def parse(args: list[str] | None = None) -> Demo | Run | Train | Imitate | Bench | Figure | Report | Tasks | Rules:
     """The command that the words on the command line name."""
     description = "Learned Quality-Diversity: diverse sets of good solutions."
     return tyro.cli(Command, args=args, prog="lqd", description=description, config=(tyro.conf.OmitArgPrefixes,))

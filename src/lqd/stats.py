@@ -86,3 +86,48 @@ def _interval(num_seeds: int, statistic, num_resamples: int = 4000) -> tuple[flo
     with np.errstate(divide="ignore", invalid="ignore"):  # by chance, only seeds on which they have nothing
         low, high = np.nanquantile(statistic(seeds), [0.025, 0.975])
     return float(statistic(np.arange(num_seeds))), float(low), float(high)
+
+
+# Against Random, and over many runs
+
+
+def relative(values: Float[np.ndarray, "S F"], unit: Float[np.ndarray, "S F"], measure: str):
+    """In units of what another rule, mostly Random, reaches on each function (the median of its seeds).
+
+    For fitness, whose optimum is 0 here, the regret ratio (Random's over ours) with a floor of 1e-8, below which
+    single precision cannot tell; otherwise the plain ratio. Where the unit is 0 the result is NaN.
+    """
+    if measure in ("fitness", "best"):
+        return np.median(regret(unit), axis=0) / regret(values)
+    median = np.median(unit, axis=0)
+    return np.where(median > 0, values / np.where(median > 0, median, 1.0), np.nan)
+
+
+def regret(fitness: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """Distance to the optimum, which is at 0; with a floor, as float32 cannot tell below."""
+    return np.maximum(-np.asarray(fitness, np.float64), 1e-8)
+
+
+def interquartile_mean(values: Float[np.ndarray, "S F"]) -> tuple[float, float, float]:
+    """The mean of the middle half of all runs, with a 95 % interval by resampling seeds within each function."""
+
+    def middle(sample):
+        ordered = np.sort(sample.reshape(*sample.shape[:-2], -1), axis=-1)
+        cut = ordered.shape[-1] // 4
+        return ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1)
+
+    rng = np.random.default_rng(0)
+    num_seeds, num_functions = values.shape
+    picks = rng.integers(num_seeds, size=(2000, num_seeds, num_functions))
+    low, high = np.quantile(middle(np.take_along_axis(values[None], picks, axis=1)), [0.025, 0.975])
+    return float(middle(values)), float(low), float(high)
+
+
+def profile(values: Float[np.ndarray, "S F"], levels: Float[np.ndarray, " L"]) -> Float[np.ndarray, " L"]:
+    """The share of runs that reach each level."""
+    return (values.reshape(-1, 1) >= levels).mean(axis=0)
+
+
+def quartiles(values: Float[np.ndarray, "S ..."]) -> Float[np.ndarray, "3 ..."]:
+    """Lower quartile, median and upper quartile over the seeds."""
+    return np.quantile(values, [0.25, 0.5, 0.75], axis=0)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from lqd.errors import InvalidInput
 from lqd.tasks import bbob, landscape
 from lqd.tasks.task import Task, TaskBatch
 
@@ -308,3 +309,14 @@ def test_sampling_the_training_set_does_not_hang():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split() == ["True", "264"]
+
+
+def test_dimensions_may_be_given_instance_by_instance():
+    size = {"width": 6, "min_dim": 2, "max_dim": 6}
+    batch = landscape.sample_batch(jax.random.key(0), ("sphere", "rastrigin"), 3, **size, dims=(2, 4, 6))
+    for instance in batch.instances:
+        np.testing.assert_array_equal(instance.num_dims, [2, 4, 6])
+        np.testing.assert_array_equal(np.count_nonzero(instance.x_opt, axis=1), [2, 4, 6])
+    for dims in ((2, 4), (2, 4, 7), (1, 2, 3)):
+        with pytest.raises(InvalidInput, match=r"dims must give 3 dimensions from 2 to 6"):
+            landscape.sample_batch(jax.random.key(0), ("sphere",), 3, **size, dims=dims)

@@ -160,15 +160,12 @@ def judge(tables: dict[str, dict[str, np.ndarray]]) -> list[dict[str, Any]]:
     for (claim, measure, other), (_, delta), p in zip(pairs, tested, adjusted, strict=True):
         ours, theirs = tables[claim.rule][measure], tables[other][measure]
         win_rate = float(stats.wins(ours, theirs).mean())
-        is_fitness = measure == "fitness"
-        ratio = stats.geometric_ratio(_regret(theirs), _regret(ours)) if is_fitness else stats.ratio(ours, theirs)
+        if measure == "fitness":
+            ratio = stats.geometric_ratio(stats.regret(theirs), stats.regret(ours))
+        else:
+            ratio = stats.ratio(ours, theirs)
         found[claim.rule, measure, other] = Finding(win_rate, p, delta, *ratio)
     return [_verdict(claim, found) for claim in CLAIMS]
-
-
-def _regret(fitness: np.ndarray) -> np.ndarray:
-    """Distance to the optimum, which is at 0; with a floor, as float32 cannot tell below."""
-    return np.maximum(-fitness, 1e-8)
 
 
 def _verdict(claim: Claim, found: dict[tuple[str, str, str], Finding]) -> dict[str, Any]:

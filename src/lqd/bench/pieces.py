@@ -69,8 +69,9 @@ class Setting:
 
     @property
     def columns(self) -> list[tuple[str, int | None]]:
-        """Function and dimension (None: drawn) of every column of a table."""
-        dims: tuple[int | None, ...] = self.dims or (None if self.min_dim < self.max_dim else self.min_dim,)
+        """Function and dimension (None: drawn, or the arm's own) of every column of a table."""
+        drawn = self.functions == ARM or self.min_dim < self.max_dim
+        dims: tuple[int | None, ...] = self.dims or (None if drawn else self.min_dim,)
         return [(function, dim) for function in self.functions for dim in dims]
 
     @property

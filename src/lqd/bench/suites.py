@@ -128,21 +128,27 @@ def run(
     if num_seeds is not None:
         size = dataclasses.replace(size, num_seeds=checks.whole("seeds", num_seeds, 2))
     results = pieces.measure_all(plan(suite, size), out / "pieces" / preset, progress)
-    content: dict[str, Any] = {"suite": suite, "preset": preset, "made": {}, "parts": {}}
+    found = content(suite, preset, results)
     if suite in ("landscape", "all"):
-        content["landscape"] = landscapes.run(size.landscapes, out / "landscape", progress)
+        found["landscape"] = landscapes.run(size.landscapes, out / "landscape", progress)
     if results.plan:
-        content["made"] = results.facts()
-        content["parts"] = {
-            name: {"setting": dataclasses.asdict(part.setting), "rules": part.rules, "pieces": results.made[name]}
-            for name, part in results.plan.items()
-        }
-        _write(results, out)
-    manifest.write(out / "manifest.json", content)
-    return content
+        write(results, out)
+    manifest.write(out / "manifest.json", found)
+    return found
 
 
-def _write(results: Results, out: pathlib.Path) -> None:
+def content(suite: str, preset: str, results: Results) -> dict[str, Any]:
+    """What the manifest says: the settings, and how every piece came about."""
+    parts = {
+        name: {"setting": dataclasses.asdict(part.setting), "rules": part.rules, "pieces": results.made[name]}
+        for name, part in results.plan.items()
+    }
+    made = results.facts() if results.plan else {}
+    return {"suite": suite, "preset": preset, "made": made, "parts": parts}
+
+
+def write(results: Results, out: pathlib.Path) -> None:
+    """results.parquet and history.parquet, in single precision as they were computed."""
     for name, frame in (("results", results.rows()), ("history", results.history())):
         floats = frame.select_dtypes("float64").columns
         frame = frame.astype(dict.fromkeys(floats, "float32"))

@@ -1,0 +1,85 @@
+"""The folder that a bench wrote, read again: what figures, verdicts and the report are made from."""
+
+import functools
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from lqd.bench.pieces import HISTORY, MEASURES
+from lqd.checkpoint import read_arrays
+from lqd.checks import installed
+from lqd.errors import InvalidInput, Unreadable
+
+
+class Folder:
+    """Results by part and rule, as arrays (seeds, columns); histories as arrays (rows, seeds, columns)."""
+
+    def __init__(self, path: pathlib.Path):
+        self.path = pathlib.Path(path)
+        installed("pyarrow", "bench", "a file of results (Parquet)")
+        try:
+            self.manifest: dict[str, Any] = json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InvalidInput(f"{self.path} has no manifest.json: it is not the folder of a bench (--out).") from None
+        except ValueError as error:
+            raise Unreadable(f"{self.path / 'manifest.json'} cannot be read ({error}).") from error
+
+    @property
+    def is_quick(self) -> bool:
+        return self.manifest["preset"] != "paper"
+
+    @property
+    def parts(self) -> dict[str, dict[str, Any]]:
+        return self.manifest["parts"]
+
+    def part(self, name: str, figure: str) -> dict[str, Any]:
+        """What is known of a part; a figure that needs one that was not run says so."""
+        if name not in self.parts:
+            raise self._missing(figure)
+        return self.parts[name]
+
+    def _missing(self, suite: str) -> InvalidInput:
+        return InvalidInput(f"{self.path} has no results for {suite!r}: lqd bench --suite {suite} --out {self.path}")
+
+    @functools.cached_property
+    def _frames(self):
+        import pandas as pd
+
+        try:
+            return {name: pd.read_parquet(self.path / f"{name}.parquet") for name in ("results", "history")}
+        except Exception as error:  # pyarrow has a dozen ways to say that a file is damaged
+            raise Unreadable(f"{self.path}: its Parquet files cannot be read ({error}).") from error
+
+    def columns(self, part: str) -> list[tuple[str, int | None]]:
+        """Function and dimension of each column."""
+        frame = self._frames["results"]
+        first = frame[(frame["part"] == part) & (frame["seed"] == 0)].drop_duplicates(["function", "dim"])
+        return [
+            (function, None if missing else int(dim))
+            for function, dim, missing in zip(first["function"], first["dim"], first["dim"].isna(), strict=True)
+        ]
+
+    @functools.cache  # noqa: B019 - as long as the folder is used
+    def table(self, part: str, rule: str) -> dict[str, np.ndarray]:
+        frame = self._frames["results"]
+        rows = frame[(frame["part"] == part) & (frame["rule"] == rule)]
+        num = rows["seed"].nunique()
+        return {m: rows[m].to_numpy(np.float64).reshape(-1, num).T for m in MEASURES}
+
+    @functools.cache  # noqa: B019
+    def history(self, part: str, rule: str) -> dict[str, np.ndarray]:
+        """`num_evaluations` (rows,) and each measure (rows, seeds, columns)."""
+        frame = self._frames["history"]
+        rows = frame[(frame["part"] == part) & (frame["rule"] == rule)]
+        times, num = rows["num_evaluations"].unique(), rows["seed"].nunique()
+        found = {m: rows[m].to_numpy(np.float64).reshape(len(times), num, -1) for m in HISTORY}
+        return found | {"num_evaluations": times}
+
+    def landscape(self, rule: str) -> dict[str, np.ndarray]:
+        """The frames of a rule's competition landscape."""
+        path = self.path / "landscape" / f"{rule}.safetensors"
+        if not path.exists():
+            raise self._missing("landscape")
+        return read_arrays(path, "piece")[0]

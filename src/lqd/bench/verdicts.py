@@ -1,0 +1,199 @@
+"""Do the paper's claims hold in our results? One row each: what the paper says, what we find, how sure, how large.
+
+Tested as SPEC section 4 says: one number per seed (the mean over functions of the rank among the runs of both rules),
+Mann-Whitney U between the seeds of both, Holm over all tests of the table. A claim that one rule is better holds if it
+is, at the level of 5 %; the paper's p-value stands beside ours. Where a claim has no number ("close", "almost
+everywhere"), the one that we ask for is part of its text.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lqd import stats
+from lqd.bench.folder import Folder
+from lqd.bench.landscapes import RULES as LANDSCAPES
+
+LEVEL = 0.05
+
+
+@dataclasses.dataclass
+class Verdict:
+    """A claim of the paper and what became of it; `p` is Holm's once all are there, None where nothing is tested."""
+
+    figure: str
+    claim: str
+    paper: str
+    found: str
+    holds: Callable[[float | None], bool]
+    p: float | None = None
+    effect: float | None = None
+
+    def row(self) -> dict[str, Any]:
+        said = {"figure": self.figure, "claim": self.claim, "paper": self.paper, "ours": self.found}
+        return said | {
+            "p": self.p,
+            "effect": self.effect,
+            "verdict": "holds" if self.holds(self.p) else "does not hold",
+        }
+
+
+def verdicts(folder: Folder) -> list[dict[str, Any]]:
+    """All claims that the results in the folder can answer."""
+    found = []
+    if "train" in folder.parts:
+        found += [*_pareto(folder), _diversity(folder, "train", "on the training functions")]
+    if "ood" in folder.parts:
+        found += _ood(folder)
+    if any(name.startswith("grid ") for name in folder.parts):
+        found.append(_grid(folder))
+    if "arm" in folder.parts:
+        found.append(_diversity(folder, "arm", "on the arm"))
+    if "train random" in folder.parts:
+        found += _ablation(folder)
+    if all((folder.path / "landscape" / f"{rule}.safetensors").exists() for rule in LANDSCAPES):
+        found += _landscapes(folder)
+    tested = [verdict for verdict in found if verdict.p is not None]
+    for verdict, p in zip(tested, stats.holm([verdict.p for verdict in tested if verdict.p is not None]), strict=True):
+        verdict.p = p
+    return [verdict.row() for verdict in found]
+
+
+def _compare(folder: Folder, part: str, ours: str, theirs: str, measure: str) -> tuple[float, float, float, str]:
+    """p, Cliff's delta, and the ratio with its words."""
+    first, second = folder.table(part, ours)[measure], folder.table(part, theirs)[measure]
+    p, delta = stats.mann_whitney(*stats.seed_scores(first, second))
+    wins = 100 * stats.wins(first, second).mean()
+    if measure == "fitness":
+        ratio, low, high = stats.geometric_ratio(stats.regret(second), stats.regret(first))
+        return p, delta, low, f"wins {wins:.0f} %, the other's regret is {ratio:.3g} times ({low:.3g} to {high:.3g})"
+    ratio, low, high = stats.ratio(first, second)
+    return p, delta, low, f"wins {wins:.0f} %, {ratio:.3g} times ({low:.3g} to {high:.3g})"
+
+
+def _better(folder: Folder, part, figure, claim, paper, ours, theirs, measure) -> Verdict:
+    p, delta, _, words = _compare(folder, part, ours, theirs, measure)
+    return Verdict(figure, claim, paper, words, lambda p: p is not None and delta > 0 and p < LEVEL, p, delta)
+
+
+def _pareto(folder: Folder) -> list[Verdict]:
+    rows = [
+        ("LQD (N) is more novel than NS", "lqd-n", "ns", "novelty", 1e-9),
+        ("LQD (F) is fitter than GA", "lqd-f", "ga", "fitness", 1e-10),
+        ("LQD (F+N) is more novel than MAP-Elites", "lqd-fn", "me", "novelty", 1e-7),
+        ("the same with as many individuals as MAP-Elites keeps", "lqd-fn", "me", "novelty_rarefied", 1e-7),
+    ]
+    found = [
+        _better(folder, "train", "pareto", claim, f"p < {wanted:.0e}", ours, theirs, measure)
+        for claim, ours, theirs, measure, wanted in rows
+    ]
+    p, delta, low, words = _compare(folder, "train", "lqd-fn", "dns", "qd")
+    return [*found, Verdict("pareto", "LQD (F+N) is close to DNS (QD score at least 0.95 of it)", "close, behind it",
+                            words, lambda p: low > 0.95, p, delta)]  # fmt: skip
+
+
+def _ood(folder: Folder) -> list[Verdict]:
+    rules = folder.parts["ood"]["rules"]
+    names = [function for function, _ in folder.columns("ood")]
+    medians = np.stack([np.median(folder.table("ood", rule)["novelty"], axis=0) for rule in rules])
+    best = [name for name, i in zip(names, medians.argmax(axis=0), strict=True) if rules[i] == "lqd-n"]
+    missed = sorted(set(names) - set(best))
+    novelty = Verdict(
+        "bars-ood", "LQD (N) has the best novelty on all unseen functions but Salomon", "5 of 6",
+        f"{len(best)} of {len(names)}" + (f", not on {', '.join(missed)}" if missed else ""),
+        lambda p: set(missed) <= {"salomon"},
+    )  # fmt: skip
+    others = [rule for rule in rules if rule != "lqd-f"]
+    compared = {rule: _compare(folder, "ood", "lqd-f", rule, "fitness") for rule in others}
+    worst = min(others, key=lambda rule: compared[rule][1])
+    p, delta, _, words = compared[worst]
+    fitness = Verdict(
+        "bars-ood", "LQD (F) is competitive in fitness on unseen functions", "competitive",
+        f"no other rule is significantly fitter; the closest is {worst}: {words}" if delta > 0 or p > LEVEL
+        else f"{worst} is fitter: {words}",
+        lambda p: delta > 0 or (p is not None and p > LEVEL), p, delta,
+    )  # fmt: skip
+    return [novelty, fitness]
+
+
+def _grid(folder: Folder) -> Verdict:
+    parts = [name for name in folder.parts if name.startswith("grid ")]
+    tables = [[folder.table(part, rule)["fitness"] for rule in ("lqd-f", "me")] for part in parts]
+    wins = np.concatenate([stats.wins(*pair).mean(axis=0) for pair in tables])
+    p, delta = stats.mann_whitney(
+        *stats.seed_scores(*(np.concatenate(side, axis=1) for side in zip(*tables, strict=True)))
+    )
+    share = float((wins > 0.5).mean())
+    return Verdict(
+        "grid", "LQD (F) beats MAP-Elites almost everywhere (in 90 % of the cells)", "almost everywhere",
+        f"in {100 * share:.0f} % of {wins.size} cells, {100 * wins.mean():.0f} % of all runs",
+        lambda p: share >= 0.9, p, delta,
+    )  # fmt: skip
+
+
+def _diversity(folder: Folder, part: str, where: str) -> Verdict:
+    ours, ga, me = (folder.table(part, rule)["novelty"] for rule in ("lqd-f", "ga", "me"))
+    share, low, high = stats.ratio(ours, me)
+    other, _, _ = stats.ratio(ga, me)
+    p, delta = stats.mann_whitney(*stats.seed_scores(ours, ga))
+    return Verdict(
+        "diversity", f"LQD (F) keeps 40 % of MAP-Elites's novelty {where}, GA not even 10 %",
+        "about 40 %, below 10 % (Walker2d)",
+        f"{100 * share:.1f} % ({100 * low:.1f} to {100 * high:.1f}), GA {100 * other:.1f} %",
+        lambda p: share >= 0.4 and other <= 0.1, p, delta,
+    )  # fmt: skip
+
+
+def _ablation(folder: Folder) -> list[Verdict]:
+    blind, ours, ga = (
+        folder.table(part, rule)["fitness"]
+        for part, rule in (("train random", "lqd-f"), ("train", "lqd-f"), ("train", "ga"))
+    )
+
+    def of(first, second):
+        p, delta = stats.mann_whitney(*stats.seed_scores(first, second))
+        ratio, low, high = stats.geometric_ratio(stats.regret(second), stats.regret(first))
+        wins = 100 * stats.wins(first, second).mean()
+        return p, delta, f"wins {wins:.0f} %, the other's regret is {ratio:.3g} times ({low:.3g} to {high:.3g})"
+
+    p, delta, words = of(ours, blind)
+    uses = Verdict("ablation", "LQD (F) is fitter with the task's descriptors than with random ones", "significantly",
+                   words, lambda p: p is not None and delta > 0 and p < LEVEL, p, delta)  # fmt: skip
+    p2, delta2, words2 = of(blind, ga)
+    falls = Verdict("ablation", "LQD (F) with random descriptors is not better than GA", "similar to GA", words2,
+                    lambda p: p is not None and (delta2 <= 0 or p > LEVEL), p2, delta2)  # fmt: skip
+    return [uses, falls]
+
+
+def _landscapes(folder: Folder) -> list[Verdict]:
+    """Rank correlations over the square, at the end: of the score with what the paper says it rewards."""
+    from scipy.stats import spearmanr
+
+    def correlations(rule: str) -> tuple[float, float]:
+        found = folder.landscape(rule)
+        filled = np.isfinite(found["fitness"][-1])
+        fitness, descriptor = found["fitness"][-1][filled], found["descriptor"][-1][filled]
+        second, first = np.meshgrid(found["axis"], found["axis"], indexing="ij")
+        distance = np.hypot(first.ravel()[:, None] - descriptor[:, 0], second.ravel()[:, None] - descriptor[:, 1])
+        score = found["score"][-1].ravel()
+        near = distance.min(axis=1) < np.median(distance.min(axis=1))  # where there are neighbours to speak of
+        fit = spearmanr(score[near], fitness[distance.argmin(axis=1)][near]).statistic
+        return float(spearmanr(score, distance.min(axis=1)).statistic), float(fit)
+
+    distance, _ = correlations("lqd-n")
+    fit_distance, fit = correlations("lqd-f")
+    mixed_distance, _ = correlations("lqd-fn")
+    return [
+        Verdict("landscape", "LQD (N) rewards distance from the others", "seen in the figure",
+                f"rank correlation of score and distance to the nearest {distance:+.2f}", lambda p: distance > 0.5,
+                effect=distance),
+        Verdict("landscape", "LQD (F) rewards neighbourhoods of the fit", "seen in the figure",
+                f"rank correlation of score and the nearest's fitness {fit:+.2f} (of score and distance "
+                f"{fit_distance:+.2f})", lambda p: fit > 0.2, effect=fit),
+        Verdict("landscape", "LQD (F+N) mixes both", "seen in the figure",
+                f"rank correlation of score and distance {mixed_distance:+.2f} (F {fit_distance:+.2f}, "
+                f"N {distance:+.2f})",
+                lambda p: fit_distance < mixed_distance < distance, effect=mixed_distance),
+    ]  # fmt: skip

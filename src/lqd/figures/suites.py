@@ -1,0 +1,368 @@
+"""The figures of the paper, and a few more, from the folder of a bench. They read results and never compute them.
+
+One look for all: a colour and a marker per rule (safe for the colour-blind, and readable in print), the budget and the
+number of seeds under each figure, and `quick` where the results are not of the paper's size.
+"""
+
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from lqd import stats
+from lqd.figures import PANEL_COLOURS, _tidy
+
+if TYPE_CHECKING:
+    from lqd.bench.folder import Folder
+
+COLOURS = PANEL_COLOURS | {"lqd-f": "#0072B2", "lqd-n": "#000000", "lqd-fn": "#56B4E9"}
+MARKERS = {"ga": "s", "random": "x", "ns": "^", "dns": "D", "me": "P", "lqd-f": "o", "lqd-n": "o", "lqd-fn": "o"}
+SHORT = {"ga": "GA", "random": "Random", "ns": "NS", "dns": "DNS", "me": "ME"}
+SHORT |= {"lqd-f": "LQD (F)", "lqd-n": "LQD (N)", "lqd-fn": "LQD (F+N)"}
+MEASURES = {
+    "fitness": "fitness\n(Random's regret / its own)",
+    "novelty": "novelty\n(/ Random's)",
+    "qd": "QD score\n(/ the best rule's)",
+}
+LEARNED = ("lqd-n", "lqd-f", "lqd-fn")
+
+
+def _note(figure: Figure, folder: "Folder", part: str, more: str = "") -> None:
+    """Under the figure: what was run, and that it was the quick version if it was."""
+    setting = folder.parts[part]["setting"]
+    evaluations = setting["population_size"] + setting["num_generations"] * setting["batch_size"]
+    said = [f"{setting['num_seeds']} seeds", f"{evaluations:,} evaluations"]
+    if setting["functions"] != ["arm"]:
+        dims = setting["dims"] or [setting["max_dim"]]
+        said.append(f"dimension {', '.join(map(str, dims))}, no noise, no rotation")
+    _footer(figure, folder, "; ".join([*said, more] if more else said))
+
+
+def _footer(figure: Figure, folder: "Folder", text: str) -> None:
+    quick = "QUICK PRESET, not the paper's size. " if folder.is_quick else ""
+    lines = textwrap.wrap(quick + text, int(figure.get_figwidth() * 19))
+    figure.supxlabel("\n".join(lines), fontsize=7, color="#B22222" if folder.is_quick else "#555555")
+
+
+def _legend(figure: Figure, rules: Sequence[str], **how) -> None:
+    handles = [
+        Line2D([], [], color=COLOURS[rule], marker=MARKERS[rule], ms=5, lw=1.5, label=SHORT[rule]) for rule in rules
+    ]
+    figure.legend(handles=handles, ncols=len(rules), fontsize=8, frameon=False, **{"loc": "outside upper center"} | how)
+
+
+def _relative(folder: "Folder", part: str, rule: str, measure: str) -> np.ndarray:
+    """Fitness and novelty in units of Random's; QD scores in the best rule's: Random, no fitter than chance, has 0."""
+    tables = {other: folder.table(part, other)[measure] for other in folder.parts[part]["rules"]}
+    if measure != "qd":
+        return stats.relative(tables[rule], tables["random"], measure)
+    best = np.max([np.median(values, axis=0) for values in tables.values()], axis=0)
+    return stats.relative(tables[rule], best[None], measure)
+
+
+def pareto(folder: "Folder") -> Figure:
+    """Fitness against novelty over all training functions, both in units of Random's."""
+    rules = folder.part("train", "pareto")["rules"]
+    figure = Figure(figsize=(5.6, 4.4), layout="constrained")
+    ax = figure.subplots()
+    places = {}
+    for rule in rules:
+        logs = [np.log10(_relative(folder, "train", rule, measure)) for measure in ("novelty", "fitness")]
+        x, y = (10 ** stats.quartiles(np.nanmean(values, axis=1)) for values in logs)
+        places[rule] = x[1], y[1]
+        ax.errorbar(
+            x[1], y[1], xerr=[[x[1] - x[0]], [x[2] - x[1]]], yerr=[[y[1] - y[0]], [y[2] - y[1]]], color=COLOURS[rule],
+            marker=MARKERS[rule], ms=8, lw=1, capsize=2,
+        )  # fmt: skip
+        offset = (8, -14) if rule == "me" else (8, 5)
+        ax.annotate(SHORT[rule], places[rule], xytext=offset, textcoords="offset points", fontsize=9)
+    front = [
+        place
+        for place in sorted(places.values())
+        if not any(other != place and other[0] >= place[0] and other[1] >= place[1] for other in places.values())
+    ]
+    ax.plot(*zip(*front, strict=True), color="#bbbbbb", lw=1, ls="--", zorder=0, label="not dominated")
+    ax.set(xscale="log", yscale="log", xlabel="novelty / Random's", ylabel="Random's regret / its own")
+    ax.legend(fontsize=8, frameon=False, loc="lower left")
+    ax.margins(0.12)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("{x:g}" if axis is ax.yaxis and np.ptp(ax.get_ylim()) < 30 else "")
+    ax.tick_params(which="minor", labelsize=7)
+    _tidy(ax)
+    _note(figure, folder, "train", "median and quartiles over seeds of the geometric mean over functions")
+    return figure
+
+
+def _bars(folder: "Folder", part: str, suite: str, per_row: int) -> Figure:
+    rules = [rule for rule in folder.part(part, suite)["rules"] if rule != "random"]
+    names = [function for function, _ in folder.columns(part)]
+    rows = [range(i, min(i + per_row, len(names))) for i in range(0, len(names), per_row)]
+    figure = Figure(figsize=(11, 2.1 * len(MEASURES) * len(rows) + 0.7), layout="constrained")
+    axes = figure.subplots(len(MEASURES) * len(rows), 1, squeeze=False)[:, 0]
+    width = 0.86 / len(rules)
+    for m, (measure, label) in enumerate(MEASURES.items()):
+        for r, row in enumerate(rows):
+            ax = axes[m * len(rows) + r]
+            for i, rule in enumerate(rules):
+                low, middle, high = stats.quartiles(_relative(folder, part, rule, measure))[:, list(row)]
+                x = np.arange(len(row)) + (i - (len(rules) - 1) / 2) * width
+                begin = 0 if measure == "qd" else 1  # on a logarithmic axis bars begin at Random's 1
+                ax.bar(x, middle - begin, width * 0.92, bottom=begin, color=COLOURS[rule])
+                ax.errorbar(x, middle, yerr=[middle - low, high - middle], fmt="none", ecolor="#444444", lw=0.7)
+            ax.axhline(1, color="#777777", lw=1, ls="--")
+            ax.set(yscale="linear" if measure == "qd" else "log", ylabel=label)
+            ax.set_xticks(range(len(row)), [names[i].replace("_", " ") for i in row], fontsize=8)
+            ax.set_xlim(-0.6, min(per_row, len(names)) - 0.4)
+            ax.yaxis.label.set_fontsize(8)
+            _tidy(ax)
+    _legend(figure, rules)
+    _note(
+        figure,
+        folder,
+        part,
+        "dashed: Random (QD score: the best rule); bars are medians, whiskers quartiles over seeds",
+    )
+    return figure
+
+
+def bars_train(folder: "Folder") -> Figure:
+    """Fitness, novelty and QD score on every training function."""
+    return _bars(folder, "train", "bars-train", 11)
+
+
+def bars_ood(folder: "Folder") -> Figure:
+    """Fitness, novelty and QD score on every function never trained on."""
+    return _bars(folder, "ood", "bars-ood", 6)
+
+
+def grid(folder: "Folder") -> Figure:
+    """LQD (F) against MAP-Elites over population sizes and dimensions, function by function."""
+    parts = {int(name.split()[1]): name for name in folder.parts if name.startswith("grid ")}
+    folder.part(next(iter(parts.values()), "grid"), "grid")
+    columns = folder.columns(next(iter(parts.values())))
+    functions = list(dict.fromkeys(function for function, _ in columns))
+    dims = list(dict.fromkeys(dim for _, dim in columns))
+    logs = np.zeros((len(functions), len(parts), len(dims)))
+    wins = np.zeros_like(logs)
+    for n, name in enumerate(parts.values()):
+        ours, theirs = (folder.table(name, rule)["fitness"] for rule in ("lqd-f", "me"))
+        ratio = np.median(np.log10(stats.regret(theirs) / stats.regret(ours)), axis=0)
+        logs[:, n] = ratio.reshape(len(functions), len(dims))
+        wins[:, n] = stats.wins(ours, theirs).mean(axis=0).reshape(len(functions), len(dims))
+    figure = Figure(figsize=(3.1 * len(functions) + 0.9, 3.6), layout="constrained")
+    limit = max(np.quantile(np.abs(logs), 0.9), 1e-3)
+    for i, (ax, function) in enumerate(zip(figure.subplots(1, len(functions), sharey=True), functions, strict=True)):
+        image = ax.imshow(logs[i], cmap="RdBu", vmin=-limit, vmax=limit, origin="lower", aspect="auto")
+        for n in range(len(parts)):
+            for d in range(len(dims)):
+                dark = abs(logs[i, n, d]) > 0.6 * limit
+                ax.text(d, n, f"{100 * wins[i, n, d]:.0f}", ha="center", va="center", fontsize=8,
+                        color="white" if dark else "black")  # fmt: skip
+        ax.set_title(function.replace("_", " "), fontsize=9)
+        ax.set_xticks(range(len(dims)), dims)
+        ax.set_yticks(range(len(parts)), list(parts))
+        ax.set_xlabel("dimension")
+        ax.tick_params(labelsize=8)
+    figure.axes[0].set_ylabel("population")
+    bar = figure.colorbar(image, ax=figure.axes, shrink=0.9, extend="both")
+    bar.set_label("log10 (ME's regret / LQD's):\nblue LQD (F), red MAP-Elites", fontsize=8)
+    _note(figure, folder, next(iter(parts.values())), "median over seeds; numbers: % of runs that LQD (F) wins")
+    return figure
+
+
+def _curves(ax, folder: "Folder", part: str, rules, value: Callable[[dict, str], np.ndarray], colours=COLOURS) -> None:
+    """Mean over the seeds with a 95 % interval; `value` makes one number per row and seed of a history."""
+    for rule in rules:
+        history = folder.history(part, rule)
+        values = value(history, rule)
+        mean = values.mean(axis=1)
+        half = 1.96 * values.std(axis=1, ddof=1) / np.sqrt(values.shape[1])
+        x = history["num_evaluations"]
+        ax.plot(x, mean, color=colours[rule], marker=MARKERS[rule], ms=3, lw=1.3, markevery=4)
+        ax.fill_between(x, mean - half, mean + half, color=colours[rule], alpha=0.2, lw=0)
+    ax.set(xscale="log", xlabel="evaluations")
+    _tidy(ax)
+
+
+def robots(folder: "Folder") -> Figure:
+    """Highest fitness over time on the robot tasks."""
+    rules = folder.part("arm", "robots")["rules"]
+    figure = Figure(figsize=(5.4, 3.8), layout="constrained")
+    ax = figure.subplots()
+    _curves(ax, folder, "arm", rules, lambda history, rule: history["best"][:, :, 0])
+    ax.set(ylabel="best fitness so far", title="arm")
+    ax.title.set_fontsize(9)
+    _legend(figure, rules)
+    _note(figure, folder, "arm", "mean and 95 % interval")
+    return figure
+
+
+def diversity(folder: "Folder") -> Figure:
+    """Novelty over time of LQD (F) and GA, relative to MAP-Elites's at the end."""
+    names = {"train": "training functions", "arm": "arm"}
+    rules = ["lqd-f", "ga", "me"]
+    figure = Figure(figsize=(4.2 * len(names), 3.6), layout="constrained")
+    for ax, (part, title) in zip(figure.subplots(1, len(names)), names.items(), strict=True):
+        folder.part(part, "diversity")
+        end = folder.table(part, "me")["novelty"].mean(axis=0)
+
+        def value(history, rule, end=end):
+            return (history["novelty"] / end).mean(axis=2)
+
+        _curves(ax, folder, part, rules, value)
+        ax.set(ylabel="novelty / MAP-Elites's at the end", title=title, ylim=(0, None))
+        ax.title.set_fontsize(9)
+    _legend(figure, rules)
+    _note(figure, folder, "train", "mean and 95 % interval; MAP-Elites leaves slots empty, which makes it more novel")
+    return figure
+
+
+def ablation(folder: "Folder") -> Figure:
+    """LQD (F) with the task's descriptors, with random ones, and GA."""
+    folder.part("train random", "ablation")
+    figure = Figure(figsize=(5.6, 3.9), layout="constrained")
+    ax = figure.subplots()
+
+    def value(history, rule):
+        return np.log10(stats.regret(history["best"])).mean(axis=2)
+
+    _curves(ax, folder, "train", ["lqd-f", "ga"], value)
+    _curves(ax, folder, "train random", ["lqd-f"], value, {"lqd-f": "#E69F00"})
+    handles = [
+        Line2D([], [], color=colour, label=label)
+        for colour, label in (
+            (COLOURS["lqd-f"], "LQD (F), the task's descriptors"),
+            ("#E69F00", "LQD (F), random descriptors"),
+            (COLOURS["ga"], "GA"),
+        )
+    ]
+    ax.legend(handles=handles, fontsize=8, frameon=False)
+    ax.set_ylabel("mean log10 regret of the best so far")
+    _note(figure, folder, "train", "training functions; mean and 95 % interval over seeds")
+    return figure
+
+
+TARGETS = np.logspace(2, -8, 51)
+
+
+def ecdf(folder: "Folder") -> Figure:
+    """Share of targets reached over time, as COCO shows it: all functions, seeds and 51 targets from 100 to 1e-8."""
+    rules = folder.part("train", "pareto")["rules"]
+    parts = [part for part in ("train", "ood") if part in folder.parts]
+    figure = Figure(figsize=(4.6 * len(parts), 3.7), layout="constrained")
+    for ax, part in zip(np.atleast_1d(figure.subplots(1, len(parts), sharey=True)), parts, strict=True):
+        dim = folder.parts[part]["setting"]["max_dim"]
+        for rule in rules:
+            history = folder.history(part, rule)
+            reached = (-history["best"][..., None] <= TARGETS).mean(axis=(1, 2, 3))
+            x = history["num_evaluations"] / dim
+            ax.plot(x, reached, color=COLOURS[rule], marker=MARKERS[rule], ms=3, lw=1.3, markevery=4)
+        ax.set(xscale="log", xlabel="evaluations / dimension", title={"ood": "never trained on"}.get(part, "training"))
+        ax.title.set_fontsize(9)
+        _tidy(ax)
+    figure.axes[0].set_ylabel("share of function, seed, target reached")
+    _legend(figure, rules)
+    _note(figure, folder, "train", "51 targets from 100 to 1e-8")
+    return figure
+
+
+def profiles(folder: "Folder") -> Figure:
+    """Share of the runs that reach at least so much."""
+    rules = folder.part("train", "pareto")["rules"]
+    figure = Figure(figsize=(11, 3.4), layout="constrained")
+    for ax, (measure, label) in zip(figure.subplots(1, 3, sharey=True), MEASURES.items(), strict=True):
+        values = {rule: np.nan_to_num(_relative(folder, "train", rule, measure)) for rule in rules}
+        every = np.concatenate([v.ravel() for v in values.values()])
+        low, high = np.quantile(every[every > 0], [0.01, 0.99]) if np.any(every > 0) else (0.1, 10.0)
+        levels = np.linspace(0, high, 60)[1:] if measure == "qd" else np.geomspace(low, high, 60)
+        for rule in rules:
+            share = stats.profile(values[rule], levels)
+            ax.plot(levels, share, color=COLOURS[rule], marker=MARKERS[rule], ms=3, lw=1.3, markevery=10)
+        ax.axvline(1, color="#cccccc", lw=1, zorder=0)
+        ax.set(xscale="linear" if measure == "qd" else "log", xlabel=label.replace("\n", " "))
+        ax.xaxis.label.set_fontsize(8)
+        _tidy(ax)
+    figure.axes[0].set_ylabel("share of runs at least so good")
+    _legend(figure, rules)
+    _note(figure, folder, "train")
+    return figure
+
+
+def _heat(ax, found: dict, frame: int, values: np.ndarray, vmin: float, vmax: float):
+    """A landscape under its population; returns both for colour bars."""
+    end = found["axis"][-1]
+    image = ax.imshow(values, origin="lower", extent=(-end, end, -end, end), cmap="magma", vmin=vmin, vmax=vmax)
+    fitness, descriptor = found["fitness"][frame], found["descriptor"][frame]
+    filled = np.isfinite(fitness)
+    order = np.argsort(fitness[filled])
+    points = ax.scatter(*descriptor[filled][order].T, c=fitness[filled][order], s=12, cmap="viridis",
+                        edgecolors="white", linewidths=0.3)  # fmt: skip
+    ax.set_xticks([])
+    ax.set_yticks([])
+    return image, points
+
+
+def landscape(folder: "Folder") -> Figure:
+    """The score of a newcomer of median fitness at every point of descriptor space, after the last generation."""
+    rules = [*LEARNED, "dns"]
+    figure = Figure(figsize=(3.3 * len(rules), 3.9), layout="constrained")
+    for ax, rule in zip(figure.subplots(1, len(rules)), rules, strict=True):
+        found = folder.landscape(rule)
+        values = found["score"][-1]
+        finite = values[np.isfinite(values)]
+        image, points = _heat(ax, found, -1, values, *np.quantile(finite, [0.01, 0.99]))
+        ax.set_title(SHORT[rule], fontsize=10)
+        figure.colorbar(image, ax=ax, location="bottom", shrink=0.8, pad=0.02).ax.tick_params(labelsize=7)
+    figure.colorbar(points, ax=figure.axes[: len(rules)], shrink=0.7).set_label("fitness of individuals", fontsize=8)
+    setting = folder.manifest["landscape"]["setting"]
+    when = f"Rastrigin, dimension {setting['max_dim']}, generation {setting['num_generations']}"
+    _footer(figure, folder, f"{when}; bright: high competition fitness of a newcomer of median fitness")
+    return figure
+
+
+def animation(folder: "Folder", rules: Sequence[str] = LEARNED) -> bytes:
+    """A GIF: the population moving over its competition landscape, generation by generation."""
+    import io
+
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL import Image
+
+    found = {rule: folder.landscape(rule) for rule in rules}
+    fitness = np.concatenate([f["fitness"][np.isfinite(f["fitness"])] for f in found.values()])
+    frames = []
+    for frame, generation in enumerate(next(iter(found.values()))["generation"]):
+        figure = Figure(figsize=(2.6 * len(rules) + 0.7, 3.1), layout="constrained", dpi=90)
+        canvas = FigureCanvasAgg(figure)
+        for ax, (rule, one) in zip(figure.subplots(1, len(rules)), found.items(), strict=True):
+            image, points = _heat(ax, one, frame, one["share"][frame], 0.0, 1.0)
+            points.set_clim(np.quantile(fitness, 0.05), fitness.max())
+            ax.set_title(SHORT[rule], fontsize=9)
+        figure.colorbar(image, ax=figure.axes[: len(rules)], shrink=0.8).set_label("share outranked", fontsize=8)
+        quick = "quick preset; " if folder.is_quick else ""
+        figure.supxlabel(
+            f"{quick}Rastrigin, generation {generation}; bright: where a newcomer would survive", fontsize=8
+        )
+        canvas.draw()
+        frames.append(Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").quantize(128))
+    buffer = io.BytesIO()
+    durations = [450] * (len(frames) - 1) + [2000]
+    frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:], duration=durations, loop=0, optimize=True)
+    return buffer.getvalue()
+
+
+FIGURES: dict[str, Callable[["Folder"], Figure]] = {
+    "pareto": pareto,
+    "bars-train": bars_train,
+    "bars-ood": bars_ood,
+    "grid": grid,
+    "robots": robots,
+    "diversity": diversity,
+    "ablation": ablation,
+    "landscape": landscape,
+    "ecdf": ecdf,
+    "profiles": profiles,
+}

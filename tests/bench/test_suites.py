@@ -1,0 +1,127 @@
+"""The paper's suites: what they run, what they write, and that an interrupted one goes on."""
+
+import dataclasses
+import pathlib
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lqd import catalogue
+from lqd.bench import landscapes, pieces, suites
+from lqd.bench.folder import Folder
+from lqd.errors import InvalidInput, Unreadable
+from lqd.tasks import landscape
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+TINY = dataclasses.replace(
+    suites.PRESETS["quick"], functions=("sphere", "rastrigin"), num_seeds=2, num_evaluations=8 * 12, num_rows=3
+)
+
+
+def test_the_papers_sizes():
+    plan = suites.plan("all", suites.PRESETS["paper"])
+    train = plan["train"]
+    assert train.setting.functions == landscape.TRAINING
+    assert len(train.rules) == 8
+    assert (train.setting.num_seeds, train.setting.max_dim, train.setting.rotate) == (32, 16, False)
+    assert 999_000 < train.setting.num_evaluations <= 1_000_000
+    assert plan["ood"].setting.functions == landscape.OOD
+    grid = {name: part for name, part in plan.items() if name.startswith("grid")}
+    assert [part.setting.population_size for part in grid.values()] == [64, 128, 256, 512, 1024]
+    assert all(part.setting.dims == (2, 4, 8, 16, 32) for part in grid.values())
+    assert {round(part.setting.num_evaluations, -3) for part in grid.values()} == {1_000_000}
+
+
+def test_rows_are_ever_further_apart_and_end_at_the_end():
+    rows = pieces.Setting(num_generations=1000, num_rows=8).rows
+    assert rows[0] == 1
+    assert rows[-1] == 1000
+    assert (np.diff(rows, n=2) > 0).all()
+    np.testing.assert_array_equal(pieces.Setting(num_generations=7).rows, [7])
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """The arm alone, with two rules."""
+
+    def plan(preset):
+        setting = preset.setting(8, functions=pieces.ARM, num_rows=preset.num_rows)
+        return {"arm": pieces.Part(setting, ("me", "random"))}
+
+    monkeypatch.setitem(suites.SUITES, "robots", plan)
+    monkeypatch.setitem(suites.PRESETS, "tiny", TINY)
+
+
+def test_a_suite_writes_what_it_measured_and_goes_on_where_it_stopped(tmp_path, small, monkeypatch):
+    class Stop(Exception):
+        pass
+
+    def stop_before_the_second(label, done, total):
+        if done == 1:
+            raise Stop
+
+    with pytest.raises(Stop):
+        suites.run("robots", "tiny", tmp_path, stop_before_the_second)
+    assert not (tmp_path / "manifest.json").exists()
+    ran = []
+    original = pieces._run
+    monkeypatch.setattr(pieces, "_run", lambda config, rule, *rest: ran.append(rule) or original(config, rule, *rest))
+    suites.run("robots", "tiny", tmp_path)
+    assert [type(rule).__name__ for rule in ran] == ["Random"]
+
+    folder = Folder(tmp_path)
+    assert folder.is_quick
+    assert folder.columns("arm") == [("arm", None)]
+    kept = pieces.Bench(suites.plan("robots", TINY)["arm"].setting, tmp_path / "pieces/tiny/arm").measure("me")
+    np.testing.assert_array_equal(folder.table("arm", "me")["novelty"], kept["novelty"])
+    history = folder.history("arm", "me")
+    np.testing.assert_array_equal(history["best"], kept["history.best"])
+    np.testing.assert_array_equal(history["best"][-1], kept["history.best"][-1])
+    assert (np.diff(history["best"], axis=0) >= 0).all()
+    assert history["num_evaluations"][-1] == folder.parts["arm"]["setting"]["num_generations"] * 2 + 8
+    assert folder.manifest["parts"]["arm"]["pieces"]["me"]["versions"]["jax"]
+
+
+def test_columns_are_functions_by_dimensions(tmp_path):
+    setting = pieces.Setting(
+        functions=("sphere", "linear_slope"), num_seeds=2, num_generations=1, dims=(2, 3), population_size=8,
+        batch_size=2, min_dim=2, max_dim=3,
+    )  # fmt: skip
+    bench = pieces.Bench(setting, tmp_path)
+    assert setting.columns == [("sphere", 2), ("sphere", 3), ("linear_slope", 2), ("linear_slope", 3)]
+    dims = np.concatenate([np.asarray(instance.num_dims) for instance in bench.field.tasks.instances])
+    expected = [[dim for _, dim in setting.columns]] * 2
+    np.testing.assert_array_equal(bench._by_seed(dims), expected)
+
+
+def test_a_newcomer_outranks_half_under_a_genetic_algorithm_and_more_the_farther_under_novelty_search():
+    rng = np.random.default_rng(0)
+    fitness = jnp.asarray(np.append(rng.normal(size=(2, 9)), [[-np.inf]] * 2, axis=1), jnp.float32)
+    descriptor = jnp.asarray(rng.uniform(-1, 1, size=(2, 10, 2)), jnp.float32)
+    axis = jnp.linspace(-3.0, 3.0, 5)
+    score, share = landscapes._landscapes(catalogue.rule("ga"), fitness, descriptor, axis)
+    np.testing.assert_allclose(share, 4 / 9)  # the median itself ties with the newcomer
+    np.testing.assert_allclose(score, np.broadcast_to(np.median(fitness[:, :9], axis=1)[:, None, None], (2, 5, 5)))
+    score, share = landscapes._landscapes(catalogue.rule("ns"), fitness, descriptor, axis)
+    assert (np.asarray(score)[:, [0, 0, -1, -1], [0, -1, 0, -1]] > np.asarray(score)[:, 2, 2, None]).all()
+    assert (np.asarray(share)[:, 0, 0] == 1).all()
+
+
+def test_bad_input_is_said_at_once(tmp_path):
+    for given, match in (
+        (("bars", "quick"), r"suite.*'bars'.*bars-train"),
+        (("pareto", "full"), r"preset.*'full'.*quick"),
+    ):
+        with pytest.raises(InvalidInput, match=match):
+            suites.run(*given, tmp_path)
+    with pytest.raises(InvalidInput, match=r"seeds must be.*at least 2"):
+        suites.run("pareto", "quick", tmp_path, num_seeds=1)
+    with pytest.raises(InvalidInput, match=r"descriptors must be one of"):
+        pieces.Setting(descriptors="none")
+    with pytest.raises(InvalidInput, match=r"no manifest.json"):
+        Folder(tmp_path)
+    pathlib.Path(tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(Unreadable, match=r"manifest.json cannot be read"):
+        Folder(tmp_path)

@@ -1,0 +1,78 @@
+"""The folder of a bench with planted results: nothing runs, and what the figures and verdicts should say is known."""
+
+import dataclasses
+
+import numpy as np
+
+from lqd import manifest
+from lqd.bench import landscapes, suites
+from lqd.bench.pieces import HISTORY, MEASURES, Results
+from lqd.checkpoint import write_arrays
+
+SIZE = dataclasses.replace(
+    suites.PRESETS["quick"],
+    functions=("sphere", "rastrigin", "katsuura"),
+    grid_dims=(2, 4),
+    grid_populations=(64, 128),
+    landscapes=landscapes.Size(num_generations=8, num_frames=3, resolution=7),
+    num_rows=4,
+)
+NASTY = "</script><img src=x onerror=alert(1)>"  # the name of a function
+MADE = manifest.environment() | {"seconds": 1.0, "at": "2026-01-02T03:04:05"}
+
+
+def table(rng, setting, strength: float):
+    """Better in everything by a factor of e per unit of strength."""
+    shape = (setting.num_seeds, len(setting.columns))
+    found = {m: np.exp(strength + 0.2 * rng.normal(size=shape)) for m in MEASURES}
+    found["fitness"] = -np.exp(-strength + 0.2 * rng.normal(size=shape))
+    found["num_filled"] = np.full(shape, 60.0 if strength == 1.5 else 128.0)
+    rows = len(setting.rows)
+    for measure in HISTORY:
+        end = found["fitness" if measure == "best" else measure]
+        found[f"history.{measure}"] = np.linspace(2 if (end < 0).all() else 0.5, 1, rows)[:, None, None] * end
+    return {name: value.astype(np.float32) for name, value in found.items()}
+
+
+def landscape(rng, size):
+    num, n = 10, size.resolution
+    frames = len(np.unique(np.rint(np.geomspace(1, size.num_generations, size.num_frames))))
+    descriptor = rng.uniform(-0.5, 0.5, size=(frames, num, 2))
+    fitness = -rng.uniform(1, 2, size=(frames, num))
+    fitness[:, -1] = -np.inf
+    axis = np.linspace(-1, 1, n)
+    second, first = np.meshgrid(axis, axis, indexing="ij")
+    distance = np.hypot(first[..., None] - descriptor[-1, :-1, 0], second[..., None] - descriptor[-1, :-1, 1]).min(-1)
+    arrays = {"fitness": fitness, "descriptor": descriptor, "axis": axis, "score": np.stack([distance] * frames)}
+    arrays["share"] = np.clip(arrays["score"], 0, 1)
+    generation = np.unique(np.rint(np.geomspace(1, size.num_generations, size.num_frames)).astype(np.int32))
+    return {name: value.astype(np.float32) for name, value in arrays.items()} | {"generation": generation}
+
+
+def write(folder, strengths: dict[str, float], size=SIZE, suite="all", names=None):
+    """A folder as `lqd bench --suite all` leaves it."""
+    rng = np.random.default_rng(0)
+    plan = suites.plan(suite, size)
+    if names:
+        plan = {
+            part: given._replace(setting=dataclasses.replace(given.setting, functions=names))
+            if given.setting.functions == size.functions
+            else given
+            for part, given in plan.items()
+        }
+    tables = {
+        part: {
+            rule: table(rng, given.setting, strengths.get(rule, 0.0) * (part != "train random")) for rule in given.rules
+        }
+        for part, given in plan.items()
+    }
+    results = Results(plan, tables, {part: dict.fromkeys(given.rules, MADE) for part, given in plan.items()})
+    folder.mkdir(parents=True, exist_ok=True)
+    suites.write(results, folder)
+    setting = {"max_dim": 16, "num_generations": size.landscapes.num_generations}
+    manifest.write(
+        folder / "manifest.json", suites.content(suite, "quick", results) | {"landscape": {"setting": setting}}
+    )
+    for rule in landscapes.RULES:
+        write_arrays(folder / "landscape" / f"{rule}.safetensors", "piece", landscape(rng, size.landscapes), {})
+    return folder

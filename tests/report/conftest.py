@@ -1,0 +1,17 @@
+import planted
+import pytest
+
+from lqd import report
+from lqd.bench.folder import Folder
+
+STRENGTHS = {"lqd-n": 2.0, "lqd-f": 2.0, "lqd-fn": 2.0, "me": 1.5, "dns": 1.0, "ns": 1.0, "ga": 0.2}
+
+
+@pytest.fixture(scope="package")
+def folder(tmp_path_factory):
+    return planted.write(tmp_path_factory.mktemp("bench"), STRENGTHS, names=("sphere", planted.NASTY, "katsuura"))
+
+
+@pytest.fixture(scope="package")
+def page(folder):
+    return report.page(Folder(folder))

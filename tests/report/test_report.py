@@ -1,0 +1,80 @@
+"""Figures and page from planted results: what they say, that they say it is quick, and that names stay text."""
+
+import base64
+import hashlib
+import re
+
+import numpy as np
+import planted
+import pytest
+
+from lqd import report
+from lqd.bench.folder import Folder
+from lqd.cli import main
+from lqd.errors import InvalidInput, Unreadable
+from lqd.figures import suites
+
+
+def texts(figure):
+    found = [text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text"))]
+    return " ".join(found)
+
+
+@pytest.mark.parametrize("name", suites.FIGURES)
+def test_every_figure_says_that_it_is_quick(folder, name):
+    figure = suites.FIGURES[name](Folder(folder))
+    assert "QUICK PRESET" in texts(figure)
+
+
+def test_bars_are_medians_in_units_of_randoms(folder):
+    read = Folder(folder)
+    ax = suites.bars_ood(read).axes[1]
+    novelty = {rule: read.table("ood", rule)["novelty"] for rule in read.parts["ood"]["rules"]}
+    rules = [rule for rule in novelty if rule != "random"]
+    expected = [np.median(novelty[rule], axis=0) / np.median(novelty["random"], axis=0) for rule in rules]
+    tops = [bar.get_y() + bar.get_height() for bar in ax.patches]
+    np.testing.assert_allclose(tops, np.ravel(expected), rtol=1e-5)
+
+
+def test_the_pareto_front_is_drawn_through_those_not_dominated(folder):
+    ax = suites.pareto(Folder(folder)).axes[0]
+    (front,) = [line for line in ax.lines if line.get_label() == "not dominated"]
+    points = [line.get_xydata()[0] for line in ax.lines if line.get_marker() in suites.MARKERS.values()]
+    best = [p for p in points if not any((q >= p).all() and (q > p).any() for q in points)]
+    np.testing.assert_allclose(front.get_xydata(), sorted(map(tuple, best)))
+
+
+def test_files(folder, capsys, tmp_path):
+    main(["figure", "pareto", str(folder)])
+    for ending, magic in (("png", b"\x89PNG"), ("pdf", b"%PDF")):
+        assert (folder / "figures" / f"pareto.{ending}").read_bytes().startswith(magic)
+    main(["figure", "animation", str(folder), "--out", str(tmp_path / "a.gif")])
+    assert (tmp_path / "a.gif").read_bytes().startswith(b"GIF8")
+    main(["report", str(folder)])
+    assert "report.html" in capsys.readouterr().out
+    with pytest.raises(InvalidInput, match=r"figure.*'paretto'.*pareto"):
+        report.draw("paretto", folder)
+    with pytest.raises(InvalidInput, match=r"out must end in"):
+        report.draw("pareto", folder, tmp_path / "a.bmp")
+
+
+def test_a_figure_whose_results_are_missing_says_what_to_run(tmp_path):
+    folder = planted.write(tmp_path, {}, suite="robots")
+    with pytest.raises(InvalidInput, match=r"no results for 'grid': lqd bench --suite grid"):
+        report.draw("grid", folder)
+    (folder / "results.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(Unreadable, match=r"Parquet files cannot be read"):
+        report.draw("robots", folder)
+
+
+def test_the_page_loads_nothing_and_names_stay_text(page):
+    assert planted.NASTY not in page
+    assert "<img src=x" not in page
+    assert not re.findall(r"(?:src|href)=\"(?!data:|#)", page)
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert "default-src 'none'" in policy
+    for tag, directive in (("script", "script-src"), ("style", "style-src")):
+        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, flags=re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{directive} 'sha256-{digest}'" in policy
+    assert "Quick preset" in page
