@@ -241,8 +241,8 @@ class Figure:
     """Draw a figure from results: `lqd figure pareto DIR` of a bench, `lqd figure training DIR` of a training run."""
 
     figure: Annotated[str, tyro.conf.Positional]
-    """pareto, bars-train, bars-ood, grid, robots, diversity, ablation, landscape, ecdf, profiles, animation (a GIF),
-    all; or training"""
+    """pareto, bars-train, bars-ood, grid, robots, diversity, ablation, landscape, aggregate, ecdf, profiles,
+    animation (a GIF), all; or training"""
     results: Annotated[pathlib.Path, tyro.conf.Positional]
     """Folder of the bench or of the training run."""
     out: pathlib.Path | None = None

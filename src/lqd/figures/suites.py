@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator
 
 from lqd import stats
 from lqd.figures import PANEL_COLOURS, _tidy
@@ -54,6 +55,17 @@ def _legend(figure: Figure, rules: Sequence[str], **how) -> None:
     figure.legend(handles=handles, ncols=len(rules), fontsize=8, frameon=False, **{"loc": "outside upper center"} | how)
 
 
+def _plain_numbers(axis) -> None:
+    """On a logarithmic axis: 0.1, 1, 10 and, where there is hardly a power of ten in view, some between."""
+    low, high = axis.get_view_interval()
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter("")
+    if high / low < 30:
+        axis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
+        axis.set_minor_formatter("{x:g}")
+    axis.set_tick_params(which="minor", labelsize=7)
+
+
 def _relative(folder: "Folder", part: str, rule: str, measure: str) -> np.ndarray:
     """Fitness and novelty in units of Random's; QD scores in the best rule's: Random, no fitter than chance, has 0."""
     tables = {other: folder.table(part, other)[measure] for other in folder.parts[part]["rules"]}
@@ -88,12 +100,13 @@ def pareto(folder: "Folder") -> Figure:
     ax.set(xscale="log", yscale="log", xlabel="novelty / Random's", ylabel="Random's regret / its own")
     ax.legend(fontsize=8, frameon=False, loc="lower left")
     ax.margins(0.12)
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_formatter("{x:g}" if axis is ax.yaxis and np.ptp(ax.get_ylim()) < 30 else "")
-    ax.tick_params(which="minor", labelsize=7)
     _tidy(ax)
-    _note(figure, folder, "train", "median and quartiles over seeds of the geometric mean over functions")
+    _plain_numbers(ax.xaxis)
+    _plain_numbers(ax.yaxis)
+    said = "median and quartiles over seeds of the geometric mean over functions"
+    filled = {rule: folder.table("train", rule)["num_filled"].mean() for rule in rules}
+    fewer = [f"{SHORT[rule]} {num:.0f}" for rule, num in filled.items() if num < max(filled.values()) - 0.5]
+    _note(figure, folder, "train", said + (f"; filled slots: {', '.join(fewer)}, others all" if fewer else ""))
     return figure
 
 
@@ -270,6 +283,29 @@ def ecdf(folder: "Folder") -> Figure:
     return figure
 
 
+def aggregate(folder: "Folder") -> Figure:
+    """The interquartile mean of all runs on the training functions, in each measure, with its interval."""
+    rules = folder.part("train", "pareto")["rules"]
+    figure = Figure(figsize=(10, 0.32 * len(rules) + 1.3), layout="constrained")
+    for ax, (measure, label) in zip(figure.subplots(1, 3, sharey=True), MEASURES.items(), strict=True):
+        for i, rule in enumerate(rules):
+            values = np.nan_to_num(_relative(folder, "train", rule, measure))
+            middle, low, high = stats.interquartile_mean(values)
+            ax.barh(i, high - low, left=low, height=0.7, color=COLOURS[rule], alpha=0.45)
+            ax.plot(middle, i, "|", ms=13, mew=2, color=COLOURS[rule])
+        ax.set(xscale="linear" if measure == "qd" else "log", xlabel=label.replace("\n", " "))
+        ax.grid(axis="x", color="#eeeeee")
+        ax.set_axisbelow(True)
+        ax.xaxis.label.set_fontsize(8)
+        _tidy(ax)
+        if measure != "qd":
+            _plain_numbers(ax.xaxis)
+    figure.axes[0].set_yticks(range(len(rules)), [SHORT[rule] for rule in rules], fontsize=8)
+    figure.axes[0].invert_yaxis()
+    _note(figure, folder, "train", "interquartile mean over functions and seeds, 95 % bootstrap interval")
+    return figure
+
+
 def profiles(folder: "Folder") -> Figure:
     """Share of the runs that reach at least so much."""
     rules = folder.part("train", "pareto")["rules"]
@@ -363,6 +399,7 @@ FIGURES: dict[str, Callable[["Folder"], Figure]] = {
     "diversity": diversity,
     "ablation": ablation,
     "landscape": landscape,
+    "aggregate": aggregate,
     "ecdf": ecdf,
     "profiles": profiles,
 }

@@ -35,6 +35,7 @@ CAPTIONS = {
     "diversity": "Novelty over time, relative to what MAP-Elites has at the end.",
     "ablation": "What LQD (F) makes of descriptors that say nothing.",
     "landscape": "What a newcomer of median fitness would be given, anywhere in descriptor space.",
+    "aggregate": "The middle half of all runs on the training functions, in each measure.",
     "ecdf": "Targets reached over time, as COCO shows it.",
     "profiles": "Share of runs that reach at least so much.",
 }
