@@ -18,7 +18,7 @@ FLOORS = [
     {"catalogue", "result", "extras", "settings", "ask_tell", "api"},
     {"meta"},
     {"figures"},
-    {"runs", "training", "bench"},
+    {"runs", "training", "bench", "show"},
     {"report"},
     {"cli"},
     {"__main__"},

@@ -18,7 +18,7 @@ from lqd.evolution.loop import Faults
 from lqd.result import Result, history, make_result
 from lqd.settings import Settings
 from lqd.tasks.function import FunctionTask
-from lqd.tasks.task import Repeated, Task
+from lqd.tasks.task import Repeated, Task, start_scale
 
 HOST_NOISE = 2**16  # a stream of random numbers that the loop does not use
 
@@ -56,7 +56,7 @@ def optimize(
     iso_sigma: float = 0.005,
     line_sigma: float = 0.05,
     x0=None,
-    init_sigma: float = 1.0,
+    init_sigma: float | None = None,
     descriptor_bounds=None,
     minimize: bool = False,
     on_nan: str = "eliminate",
@@ -85,7 +85,7 @@ def optimize(
         iso_sigma: Scale of the isotropic variation, in units of x.
         line_sigma: Scale of the variation along the line between two parents, relative to their distance.
         x0: `(dim,)`: the start population is normal around it. `(m, dim)`: it holds these points themselves.
-        init_sigma: Scale of the start population around `x0`, and without bounds.
+        init_sigma: Scale of the start population around `x0`, and without bounds; default 1, or what a task says.
         descriptor_bounds: `(low, high)` of the descriptors; needed by MAP-Elites and `archive_cells`.
         minimize: The function is to be minimised; results come back in its own sign.
         on_nan: `"eliminate"` drops a solution whose fitness is NaN (or whose descriptor is not finite) and counts it;
@@ -113,6 +113,7 @@ def optimize(
                 f"the task {evaluate.name!r} has its own bounds and direction; leave bounds and minimize out."
             )
         bounds = evaluate.bounds
+        init_sigma = start_scale(evaluate) if init_sigma is None else init_sigma
         descriptor_bounds = evaluate.descriptor_bounds if descriptor_bounds is None else descriptor_bounds
     elif not callable(evaluate):
         raise InvalidInput(f"evaluate must be a function of a batch of solutions, or a task, got {evaluate!r}.")
@@ -120,7 +121,8 @@ def optimize(
         raise InvalidInput("dim, the length of a solution, is missing: optimize(evaluate, dim=..., ...).")
     settings = Settings(
         dim=dim, bounds=bounds, rule=rule, population_size=population_size, batch_size=batch_size,
-        iso_sigma=iso_sigma, line_sigma=line_sigma, x0=x0, init_sigma=init_sigma, descriptor_bounds=descriptor_bounds,
+        iso_sigma=iso_sigma, line_sigma=line_sigma, x0=x0, init_sigma=1.0 if init_sigma is None else init_sigma,
+        descriptor_bounds=descriptor_bounds,
         minimize=minimize, on_nan=on_nan, reproduction=reproduction, archive_cells=archive_cells, qd_offset=qd_offset,
         seed=seed,
     )  # fmt: skip

@@ -74,6 +74,8 @@ class Run:
     """A random noise model on a function task. metrics.csv is what the rule saw, scores are noiseless."""
     rotate: bool = True
     """Random rotations of a function task."""
+    episode_length: int | None = None
+    """Steps of a robot's episode (1000)."""
     time_limit_s: float | None = None
     """Stop after so many seconds, with what there is."""
     overwrite: bool = False
@@ -241,8 +243,8 @@ class Figure:
     """Draw a figure from results: `lqd figure pareto DIR` of a bench, `lqd figure training DIR` of a training run."""
 
     figure: Annotated[str, tyro.conf.Positional]
-    """pareto, bars-train, bars-ood, grid, robots, diversity, ablation, landscape, aggregate, ecdf, profiles,
-    animation (a GIF), all; or training"""
+    """pareto, bars-train, bars-ood, grid, robots, robots-aggregate, diversity, ablation, landscape, aggregate,
+    ecdf, profiles, animation (a GIF), all; or training"""
     results: Annotated[pathlib.Path, tyro.conf.Positional]
     """Folder of the bench or of the training run."""
     out: pathlib.Path | None = None
@@ -276,6 +278,23 @@ class Report:
 
 
 @dataclasses.dataclass(frozen=True)
+class Show:
+    """Watch what `lqd run --task brax/...` found: the best policy and some that differ most from it, in a browser."""
+
+    run: Annotated[pathlib.Path, tyro.conf.Positional]
+    """Folder of the run."""
+    seed: int | None = None
+    """Which of its seeds; default the first."""
+    num: int = 4
+    """How many policies."""
+
+    def main(self) -> None:
+        from lqd import show
+
+        print(f"Wrote {show.write(self.run, self.seed, self.num)}")
+
+
+@dataclasses.dataclass(frozen=True)
 class Bench:
     """Run the experiments behind a figure of the paper, or check what is claimed of the trained rules.
 
@@ -284,10 +303,11 @@ class Bench:
     """
 
     suite: str = "claims"
-    """pareto, bars-train, bars-ood, grid, landscape, ablation, diversity, robots, all; or claims, generalisation"""
+    """pareto, bars-train, bars-ood, grid, landscape, ablation, diversity, robots,
+    robots-aggregate, all; or claims, generalisation"""
     preset: str = "quick"
-    """quick (2 CPU cores; `all` in under 20 minutes), paper (the paper's size, on a GPU); claims and generalisation:
-    quick or full (a GPU; claims also at a million evaluations)."""
+    """quick (2 CPU cores; `all` in under 20 minutes), scaled, paper (the paper's size, on a GPU); claims and
+    generalisation: quick or full (a GPU; claims also at a million evaluations)."""
     seeds: int | None = None
     """Instances of each function, instead of the preset's number."""
     out: pathlib.Path | None = None
@@ -409,12 +429,15 @@ Command = (
     | Annotated[Bench, tyro.conf.subcommand("bench")]
     | Annotated[Figure, tyro.conf.subcommand("figure")]
     | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Show, tyro.conf.subcommand("show")]
     | Annotated[Tasks, tyro.conf.subcommand("tasks")]
     | Annotated[Rules, tyro.conf.subcommand("rules")]
 )
 
 
-def parse(args: list[str] | None = None) -> Demo | Run | Train | Imitate | Bench | Figure | Report | Tasks | Rules:
+def parse(
+    args: list[str] | None = None,
+) -> Demo | Run | Train | Imitate | Bench | Figure | Report | Show | Tasks | Rules:
     """The command that the words on the command line name."""
     description = "Learned Quality-Diversity: diverse sets of good solutions."
     return tyro.cli(Command, args=args, prog="lqd", description=description, config=(tyro.conf.OmitArgPrefixes,))

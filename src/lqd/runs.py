@@ -18,7 +18,7 @@ from lqd.evolution import archive, driver, metrics
 from lqd.result import Result, make_result
 from lqd.settings import Settings
 from lqd.tasks.anchors import Anchors, random_search
-from lqd.tasks.task import Repeated, Task
+from lqd.tasks.task import Repeated, Task, start_scale
 
 if TYPE_CHECKING:
     from lqd.cli import Demo, Run
@@ -26,11 +26,19 @@ if TYPE_CHECKING:
 
 def make_task(config: "Run") -> Task:
     """The task of a run; settings that a task does not take are refused if they were given."""
-    if config.task == "arm":
+    is_robot = config.task.startswith("brax/")
+    if config.task == "arm" or is_robot:
         for name, default in (("dim", None), ("instance", 0), ("noise", False), ("rotate", True)):
             if getattr(config, name) != default:
-                raise InvalidInput(f"--{name} is for function tasks; 'arm' does not take it.")
+                raise InvalidInput(f"--{name} is for function tasks; {config.task!r} does not take it.")
+    if not is_robot and config.episode_length is not None:
+        raise InvalidInput(f"--episode-length is for robots (brax/...); {config.task!r} does not take it.")
+    if config.task == "arm":
         return tasks.make("arm")
+    if is_robot:
+        return tasks.make(
+            config.task, **{} if config.episode_length is None else {"episode_length": config.episode_length}
+        )
     given = {} if config.dim is None else {"dim": config.dim}
     return tasks.make(config.task, seed=config.instance, noise=config.noise, rotate=config.rotate, **given)
 
@@ -80,7 +88,7 @@ def execute(task: Task, settings: Settings, num_generations: int, num_seeds: int
         run = driver.run(
             jax.vmap(jax.random.key)(seeds), batch, settings.resolved_rule(task.descriptor_dim), settings.operator(),
             num_generations=num_generations, population_size=settings.population_size,
-            batch_size=settings.batch_size, centroids=settings.centroids(task.descriptor_dim),
+            batch_size=settings.batch_size, start=settings.start(), centroids=settings.centroids(task.descriptor_dim),
             qd_offset=None if anchors is None else anchors.f_worst[0], look=look, time_limit_s=time_limit_s,
         )  # fmt: skip
     if run.failure is not None:
@@ -119,6 +127,7 @@ def run(config: "Run") -> pathlib.Path:
         dim=task.dim, bounds=task.bounds, rule=config.rule, population_size=config.population_size,
         batch_size=config.batch_size, iso_sigma=config.iso_sigma, line_sigma=config.line_sigma,
         descriptor_bounds=task.descriptor_bounds, archive_cells=config.archive_cells, seed=config.seed,
+        init_sigma=start_scale(task),
     )  # fmt: skip
     num_seeds = whole("num_seeds", config.num_seeds, 1)
     num_generations = settings.num_generations(config.num_evaluations)
@@ -207,7 +216,7 @@ def demo(config: "Demo") -> None:
         settings = Settings(
             dim=task.dim, bounds=task.bounds, rule=name, population_size=config.population_size,
             batch_size=max(1, config.population_size // 4), descriptor_bounds=task.descriptor_bounds,
-            archive_cells=1024, seed=config.seed,
+            archive_cells=1024, seed=config.seed, init_sigma=start_scale(task),
         )  # fmt: skip
         title = catalogue.RULES[name].title
         outcome = execute(task, settings, settings.num_generations(num_evaluations), 1, f"{title:<26}", anchors)

@@ -10,6 +10,7 @@ import pytest
 from lqd import catalogue
 from lqd.bench import landscapes, pieces, suites
 from lqd.bench.folder import Folder
+from lqd.checkpoint import write_arrays
 from lqd.errors import InvalidInput, Unreadable
 from lqd.tasks import landscape
 
@@ -24,7 +25,7 @@ def test_the_papers_sizes():
     plan = suites.plan("all", suites.PRESETS["paper"])
     train = plan["train"]
     assert train.setting.functions == landscape.TRAINING
-    assert len(train.rules) == 8
+    assert train.rules == (*suites.RULES, "lqd-f@random")
     assert (train.setting.num_seeds, train.setting.max_dim, train.setting.rotate) == (32, 16, False)
     assert 999_000 < train.setting.num_evaluations <= 1_000_000
     assert plan["ood"].setting.functions == landscape.OOD
@@ -84,6 +85,32 @@ def test_a_suite_writes_what_it_measured_and_goes_on_where_it_stopped(tmp_path, 
     assert folder.manifest["parts"]["arm"]["pieces"]["me"]["versions"]["jax"]
 
 
+def test_together_is_as_alone(tmp_path):
+    setting = pieces.Setting(
+        functions=pieces.ARM, num_seeds=2, num_generations=5, num_rows=2, population_size=8, batch_size=4
+    )
+    names = ("ga", "me", "ns", "dns@random")
+    together, alone = pieces.Bench(setting, tmp_path / "together"), pieces.Bench(setting, tmp_path / "alone")
+    together.measure_together(names)
+    assert set(together.made) == {"random-search", *names}
+    for name in names:
+        found = together.measure(name)
+        for measure, expected in alone.measure(name).items():
+            np.testing.assert_array_equal(found[measure], expected, err_msg=f"{name} {measure}")
+    assert not np.array_equal(alone.measure("dns@random")["fitness"], alone.measure("dns")["fitness"])
+
+
+def test_a_piece_from_before_a_field_was_there_is_still_good(tmp_path):
+    setting = pieces.Setting(functions=pieces.ARM, num_seeds=2, num_generations=1, population_size=8, batch_size=4)
+    bench = pieces.Bench(setting, tmp_path)
+    about = bench._description({})
+    del about["setting"]["episode_length"]
+    write_arrays(tmp_path / "old.safetensors", "piece", {"a": np.zeros(1)}, about | {"made": {"at": "then"}})
+    assert bench._read("old", {}) is not None
+    other = pieces.Bench(dataclasses.replace(setting, episode_length=10), tmp_path)
+    assert other._read("old", {}) is None
+
+
 def test_columns_are_functions_by_dimensions(tmp_path):
     setting = pieces.Setting(
         functions=("sphere", "linear_slope"), num_seeds=2, num_generations=1, dims=(2, 3), population_size=8,
@@ -118,8 +145,8 @@ def test_bad_input_is_said_at_once(tmp_path):
             suites.run(*given, tmp_path)
     with pytest.raises(InvalidInput, match=r"seeds must be.*at least 2"):
         suites.run("pareto", "quick", tmp_path, num_seeds=1)
-    with pytest.raises(InvalidInput, match=r"descriptors must be one of"):
-        pieces.Setting(descriptors="none")
+    with pytest.raises(InvalidInput, match=r"kind of descriptors.*'none'.*random"):
+        pieces.Bench(dataclasses.replace(pieces.Setting(), functions=pieces.ARM), tmp_path).measure("ga@none")
     with pytest.raises(InvalidInput, match=r"no manifest.json"):
         Folder(tmp_path)
     pathlib.Path(tmp_path / "manifest.json").write_text("{")

@@ -22,7 +22,7 @@ def window(page, tmp_path_factory):
 
 
 def test_it_loads_without_complaints(window):
-    assert window.run("return document.querySelectorAll('#verdicts tbody tr').length") == 15
+    assert window.run("return document.querySelectorAll('#verdicts tbody tr').length") == 28
     assert window.complaints() == []
 
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import pathlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from lqd import catalogue, checks, manifest, tasks
 from lqd.checkpoint import flatten, read_arrays, write_arrays, write_bytes
-from lqd.errors import Unreadable
+from lqd.errors import Unreadable, unknown
 from lqd.evolution import cvt, loop, metrics
 from lqd.evolution.learned import Learned
 from lqd.evolution.reproduction import IsoLine
@@ -29,7 +29,7 @@ from lqd.meta.config import Config
 from lqd.meta.validation import SEED
 from lqd.tasks import altered, landscape
 from lqd.tasks.anchors import random_search
-from lqd.tasks.task import Repeated, TaskBatch
+from lqd.tasks.task import Repeated, TaskBatch, start_scale
 
 ARM = ("arm",)
 TEST = 1000  # folded into the key of held-out tasks: neither training's nor validation's
@@ -39,9 +39,10 @@ HISTORY = ("fitness", "best", "novelty", "qd")  # what is also kept from time to
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Fresh noiseless instances of some functions, one of each function (and dimension, in `dims`) per seed; or `ARM`.
+    """Fresh noiseless instances of some functions, one of each function (and dimension, in `dims`) per seed.
 
-    `num_rows` times, at ever longer intervals, the state of the runs is written down; the last is the end.
+    Or one task of its own, the arm or a robot (`brax/...`), whose episodes have so many steps. `num_rows` times, at
+    ever longer intervals, the state of the runs is written down; the last is the end.
     """
 
     functions: tuple[str, ...] = landscape.TRAINING
@@ -54,14 +55,17 @@ class Setting:
     population_size: int = 128
     batch_size: int = 32
     rotate: bool = True
-    descriptors: str = "task"
     num_rows: int = 1
+    episode_length: int = 1000
 
     def __post_init__(self):
         checks.whole("num_seeds", self.num_seeds, 2)
         checks.whole("num_generations", self.num_generations, 1)
         checks.whole("num_rows", self.num_rows, 1)
-        checks.one_of("descriptors", self.descriptors, ("task", *altered.KINDS))
+
+    @property
+    def is_single(self) -> bool:
+        return self.functions == ARM or self.functions[0].startswith("brax/")
 
     @property
     def num_evaluations(self) -> int:
@@ -69,8 +73,8 @@ class Setting:
 
     @property
     def columns(self) -> list[tuple[str, int | None]]:
-        """Function and dimension (None: drawn, or the arm's own) of every column of a table."""
-        drawn = self.functions == ARM or self.min_dim < self.max_dim
+        """Function and dimension (None: drawn, or the task's own) of every column of a table."""
+        drawn = self.is_single or self.min_dim < self.max_dim
         dims: tuple[int | None, ...] = self.dims or (None if drawn else self.min_dim,)
         return [(function, dim) for function in self.functions for dim in dims]
 
@@ -92,29 +96,28 @@ class Setting:
 
 
 class Field(NamedTuple):
-    """Tasks that share a descriptor box, what their descriptors were divided by for that, and their optima."""
+    """Tasks that share a descriptor box, what their descriptors were divided by for that, optima, where to begin."""
 
     tasks: TaskBatch
     box: tuple[np.ndarray, np.ndarray]
     scale: Float[Array, " K"]
-    f_opt: Float[Array, " K"]
+    f_opt: Float[Array, " K"] | None
+    start: loop.Start = loop.ANYWHERE
 
 
 def field(key: Key[Array, ""], setting: Setting) -> Field:
     """The tasks of a setting: all seeds of a function (dimension by dimension), then all of the next."""
-    found = _arm(setting) if setting.functions == ARM else _landscapes(key, setting)
-    if setting.descriptors == "task":
-        return found
-    return found._replace(tasks=altered.Altered(found.tasks, setting.descriptors))
+    return _single(setting) if setting.is_single else _landscapes(key, setting)
 
 
-def _arm(setting: Setting) -> Field:
-    arm = tasks.make("arm")
-    assert arm.descriptor_bounds is not None
-    assert arm.f_opt is not None
-    low, high = map(np.asarray, arm.descriptor_bounds)
-    f_opt = jnp.broadcast_to(arm.f_opt, (setting.num_seeds,))
-    return Field(Repeated(arm, setting.num_seeds), (low, high), jnp.ones(setting.num_seeds), f_opt)
+def _single(setting: Setting) -> Field:
+    name, num = setting.functions[0], setting.num_seeds
+    task = tasks.make(name, **{} if setting.functions == ARM else {"episode_length": setting.episode_length})
+    assert task.descriptor_bounds is not None
+    low, high = map(np.asarray, task.descriptor_bounds)
+    f_opt = None if task.f_opt is None else jnp.broadcast_to(task.f_opt, (num,))
+    start = loop.Start(None, jnp.float32(start_scale(task)))
+    return Field(Repeated(task, num), (low, high), jnp.ones(num), f_opt, start)
 
 
 def _landscapes(key: Key[Array, ""], setting: Setting) -> Field:
@@ -140,7 +143,9 @@ class Bench:
         self.keys = jax.random.split(key_runs, self.field.tasks.num_tasks)
 
     def anchors(self):
-        """What random search reaches on each task with the evaluations that a rule has."""
+        """What random search reaches on each task with the evaluations that a rule has; None without an optimum."""
+        if self.field.f_opt is None:
+            return None
 
         def compute():
             found = random_search(self._key_anchors, self.field.tasks, self.setting.num_evaluations)
@@ -149,14 +154,39 @@ class Bench:
         return jnp.asarray(self._piece("random-search", {}, compute)["f_rand"])
 
     def measure(self, name: str) -> "Table":
-        """Final populations of a rule: an array (seeds, columns) per measure; and (rows, seeds, columns) on the way."""
+        """Final populations of a rule: an array (seeds, columns) per measure; and (rows, seeds, columns) on the way.
+
+        `RULE@random` (or `@zero`) is the rule with descriptors that say nothing.
+        """
         f_rand, num = self.anchors(), self._num_compared(name)
+        given = self.field._replace(tasks=_tasks_of(name, self.field.tasks))
 
         def compute(rule):
-            found = _run(self.setting.config, rule, self.keys, self.field, f_rand, num, self.setting.steps)
-            return {name: self._by_seed(np.asarray(value)) for name, value in found.items()}
+            return self._table(_run(self.setting.config, rule, self.keys, given, f_rand, self.setting.steps), num)
 
         return self.piece(name, {}, compute)
+
+    def measure_together(self, names: Sequence[str]) -> None:
+        """The rules that are missing, side by side: a simulator takes hardly longer for several than for one."""
+        missing = [name for name in names if self._read(name, {"rule": _fingerprint(self._rule(name))}) is None]
+        if len(missing) < 2:
+            return
+        begun = time.perf_counter()
+        rules = tuple(self._rule(name) for name in missing)
+        kinds = tuple(_kind_of(name) for name in missing)
+        given = (self.keys, self.field, self.anchors(), self.setting.steps)
+        found = dict(zip(missing, _run_together(self.setting.config, kinds, rules, *given), strict=True))
+        seconds = (time.perf_counter() - begun) / len(missing)
+        for name in sorted(missing, key=lambda name: name != "me"):  # its slots are what the others are compared at
+            table = self._table(found[name], self._num_compared(name))
+            self._write(name, {"rule": _fingerprint(self._rule(name))}, table, seconds)
+
+    def _table(self, ran, num) -> "Table":
+        rows, fitness, descriptor = ran
+        found = {name: rows[name][-1] for name in MEASURES if name in rows}
+        found["novelty_rarefied"] = _rarefied(fitness, descriptor, num) * self.field.scale
+        found |= {f"history.{name}": rows[name] for name in HISTORY}
+        return {name: self._by_seed(np.asarray(found[name])) for name in found}
 
     def piece(self, name: str, about: dict[str, Any], compute: Callable[[Rule], "Table"]) -> "Table":
         """Something computed of a rule, from what is kept or anew."""
@@ -170,13 +200,13 @@ class Bench:
 
     def _num_compared(self, name: str) -> Float[Array, " K"]:
         """Slots that MAP-Elites fills on each task: with so many individuals of each rule, novelty is compared."""
-        if name == "me" or self.setting.descriptors != "task":
+        if name == "me" or _kind_of(name):
             return jnp.full(self.field.tasks.num_tasks, float(self.setting.population_size))
         return jnp.asarray(self.measure("me")["num_filled"].T.ravel())
 
     def _rule(self, name: str) -> Rule:
         if name != "me":
-            return catalogue.rule(name)
+            return catalogue.rule(name.split("@")[0])
         return catalogue.rule("me", centroids=cvt.centroids(self.setting.population_size, *self.field.box))
 
     def _description(self, about: dict[str, Any]) -> dict[str, Any]:
@@ -188,6 +218,9 @@ class Bench:
         except Unreadable:
             return None
         made = description.pop("made", None)
+        # A field that is newer than the piece has its default there: new fields must not change old settings.
+        defaults = {one.name: one.default for one in dataclasses.fields(Setting)}
+        description["setting"] = json.loads(json.dumps(defaults)) | description.get("setting", {})
         if not made or description != self._description(about):
             return None
         self.made[name] = made
@@ -199,11 +232,25 @@ class Bench:
             return kept
         begun = time.perf_counter()
         arrays = compute()
-        made = manifest.environment() | {"seconds": round(time.perf_counter() - begun, 1), "at": manifest.now()}
-        path = self.folder / f"{name}.safetensors"
-        write_arrays(path, "piece", arrays, self._description(about) | {"made": made})
-        self.made[name] = made
+        self._write(name, about, arrays, time.perf_counter() - begun)
         return arrays
+
+    def _write(self, name: str, about: dict[str, Any], arrays: dict[str, np.ndarray], seconds: float) -> None:
+        self.made[name] = manifest.environment() | {"seconds": round(seconds, 1), "at": manifest.now()}
+        description = self._description(about) | {"made": self.made[name]}
+        write_arrays(self.folder / f"{name}.safetensors", "piece", arrays, description)
+
+
+def _kind_of(name: str) -> str:
+    """What is done to the descriptors: empty, `random` or `zero`."""
+    kind = name.partition("@")[2]
+    if kind and kind not in altered.KINDS:
+        raise unknown("kind of descriptors", kind, altered.KINDS)
+    return kind
+
+
+def _tasks_of(name: str, tasks: TaskBatch) -> TaskBatch:
+    return altered.Altered(tasks, _kind_of(name)) if _kind_of(name) else tasks
 
 
 def _fingerprint(rule: Rule) -> str:
@@ -216,36 +263,65 @@ def _fingerprint(rule: Rule) -> str:
     return digest.hexdigest()[:16]
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _run(config: Config, rule: Rule, keys, field: Field, f_rand, num_compared, steps):
-    """All tasks, a row of history after each of the steps (numbers of generations), and the end."""
-    reproduction = IsoLine(jnp.float32(config.iso_sigma), jnp.float32(config.line_sigma))
-    rule = ready(rule)
+def _operator(config: Config) -> IsoLine:
+    return IsoLine(jnp.float32(config.iso_sigma), jnp.float32(config.line_sigma))
 
-    def measured(state):
-        population = state.population
-        found = jax.vmap(metrics.measure)(population.fitness, population.descriptor)
+
+def _measured(state: loop.State, field: Field, f_rand):
+    population = state.population
+    found = jax.vmap(metrics.measure)(population.fitness, population.descriptor)
+    qd = jnp.full_like(found["novelty"], jnp.nan)
+    if field.f_opt is not None:
         qd = jax.vmap(metrics.qd_score)(found, f_rand.astype(loop.DTYPE), field.f_opt.astype(loop.DTYPE))
-        return {
-            "fitness": found["max_fitness"],
-            "best": state.best.fitness[:, 0],
-            "novelty": found["novelty"] * field.scale,
-            "qd": qd * field.scale,
-            "num_filled": found["num_filled"],
-        }
+    return {
+        "fitness": found["max_fitness"],
+        "best": state.best.fitness[:, 0],
+        "novelty": found["novelty"] * field.scale,
+        "qd": qd * field.scale,
+        "num_filled": found["num_filled"],
+    }
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _run(config: Config, rule: Rule, keys, field: Field, f_rand, steps):
+    """All tasks: a row of measures after each of the steps (numbers of generations), and the populations at the end."""
+    rule, operator = ready(rule), _operator(config)
 
     def advance(state, num):
         def step(_, state):
-            return loop.step(state, field.tasks, rule, reproduction, config.batch_size)
+            return loop.step(state, field.tasks, rule, operator, config.batch_size, field.start)
 
         state = jax.lax.fori_loop(0, num, step, state)
-        return state, measured(state)
+        return state, _measured(state, field, f_rand)
 
-    state, rows = jax.lax.scan(advance, loop.begin(keys, field.tasks, rule, config.population_size), steps)
-    population = state.population
-    rarefied = jax.vmap(metrics.rarefied_novelty)(population.fitness, population.descriptor, num_compared)
-    end = {name: rows[name][-1] for name in MEASURES if name in rows} | {"novelty_rarefied": rarefied * field.scale}
-    return end | {f"history.{name}": rows[name] for name in HISTORY}
+    begin = loop.begin(keys, field.tasks, rule, config.population_size, field.start)
+    state, rows = jax.lax.scan(advance, begin, steps)
+    return rows, state.population.fitness, state.population.descriptor
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _run_together(config: Config, kinds: tuple[str, ...], rules: tuple[Rule, ...], keys, field: Field, f_rand, steps):
+    """The same for several rules on the seeds of one task: what each would do alone, evaluated in one call."""
+    rules, operator = tuple(map(ready, rules)), _operator(config)
+    assert isinstance(field.tasks, Repeated)
+    many = Repeated(field.tasks.task, len(rules) * len(keys))
+    alter = [functools.partial(altered.alter, kind) if kind else None for kind in kinds]
+
+    def advance(states, num):
+        def step(_, states):
+            return loop.step_together(states, many, rules, operator, config.batch_size, field.start, alter)
+
+        states = jax.lax.fori_loop(0, num, step, states)
+        return states, [_measured(state, field, f_rand) for state in states]
+
+    begin = loop.begin_together(keys, field.tasks, rules, config.population_size, field.start, alter)
+    states, rows = jax.lax.scan(advance, begin, steps)
+    return [
+        (row, state.population.fitness, state.population.descriptor) for row, state in zip(rows, states, strict=True)
+    ]
+
+
+_rarefied = jax.jit(jax.vmap(metrics.rarefied_novelty))
 
 
 # Several settings and rules
@@ -255,10 +331,11 @@ Progress = Callable[[str, int, int], None]  # what runs now, how many pieces are
 
 
 class Part(NamedTuple):
-    """A setting and the rules that run under it."""
+    """A setting and the rules that run under it; `together` where that is faster: on a simulator."""
 
     setting: Setting
     rules: tuple[str, ...]
+    together: bool = False
 
 
 Plan = dict[str, Part]
@@ -323,6 +400,9 @@ def measure_all(plan: Plan, folder: pathlib.Path, progress: Progress) -> Results
     for name, part in plan.items():
         bench = Bench(part.setting, folder / name.replace(" ", "-"))
         results.tables[name] = {}
+        if part.together:
+            progress(f"{name}: all rules", done, total)
+            bench.measure_together(part.rules)
         for rule in part.rules:
             progress(f"{name}: {rule}", done, total)
             results.tables[name][rule] = bench.measure(rule)

@@ -3,11 +3,13 @@
 A suite is a plan (parts: a setting and the rules under it). Suites share parts, and so their pieces: `pareto`,
 `bars-train` and `ablation` look at the same runs. `paper` is the paper's size as far as its text and the authors'
 public scripts say it: dimension 16, no noise, no rotation, a million evaluations, MAP-Elites on
-[-10 sqrt(n), 10 sqrt(n)]^2. `quick` is the same with fewer functions, seeds and generations, and is marked as such in
-every figure.
+[-10 sqrt(n), 10 sqrt(n)]^2; robots with population 1,024. `scaled` has the paper's functions and seeds at the budget of
+training, and robots as far as minutes on a GPU allow. `quick` has fewer functions and seeds too; robots in it only show
+that they run. What is not of the paper's size is marked as such in every figure.
 """
 
 import dataclasses
+import importlib.util
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -18,11 +20,23 @@ from lqd.bench.pieces import ARM, Part, Plan, Results, Setting
 from lqd.checkpoint import write_bytes
 from lqd.errors import unknown
 from lqd.tasks import landscape
+from lqd.tasks.brax import ROBOTS
 
 HAND_MADE = ("ga", "random", "ns", "dns", "me")
 RULES = (*HAND_MADE, "lqd-n", "lqd-f", "lqd-fn")
 GRID_FUNCTIONS = ("rastrigin", "linear_slope", "schaffers_f7", "katsuura")
+BLIND = "lqd-f@random"  # with descriptors that say nothing
 MILLION = 1_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Robots:
+    """How large the robots' part is, where it is not as large as the rest."""
+
+    num_seeds: int
+    num_evaluations: int
+    episode_length: int
+    population_size: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,15 +49,16 @@ class Preset:
     grid_populations: tuple[int, ...]
     grid_dims: tuple[int, ...]
     landscapes: landscapes.Size
+    robots: Robots | None = None
     num_rows: int = 24
 
     def setting(self, population_size: int = 128, **given) -> Setting:
         """The budget is in evaluations: a larger population has fewer generations. A quarter of it are offspring."""
         batch_size = population_size // 4
-        num_generations = (self.num_evaluations - population_size) // batch_size
+        num_evaluations = given.pop("num_evaluations", self.num_evaluations)
         return Setting(
-            num_seeds=self.num_seeds, num_generations=num_generations, population_size=population_size,
-            batch_size=batch_size, rotate=False, **{"min_dim": 16, "max_dim": 16} | given,
+            num_generations=(num_evaluations - population_size) // batch_size, population_size=population_size,
+            batch_size=batch_size, rotate=False, **{"min_dim": 16, "max_dim": 16, "num_seeds": self.num_seeds} | given,
         )  # fmt: skip
 
 
@@ -57,6 +72,16 @@ PRESETS = {
         grid_populations=(64, 128, 256),
         grid_dims=(2, 8, 32),
         landscapes=landscapes.Size(num_generations=512, num_frames=16, resolution=32),
+        robots=Robots(num_seeds=4, num_evaluations=640, episode_length=50, population_size=128),
+    ),
+    "scaled": Preset(
+        functions=landscape.TRAINING,
+        num_seeds=32,
+        num_evaluations=128 + 256 * 32,
+        grid_populations=(64, 128, 256),
+        grid_dims=(2, 4, 8, 16, 32),
+        landscapes=landscapes.Size(num_generations=512, num_frames=32, resolution=64),
+        robots=Robots(num_seeds=8, num_evaluations=33_792, episode_length=250, population_size=1024),
     ),
     "paper": Preset(
         functions=landscape.TRAINING,
@@ -65,6 +90,7 @@ PRESETS = {
         grid_populations=(64, 128, 256, 512, 1024),
         grid_dims=(2, 4, 8, 16, 32),
         landscapes=landscapes.Size(num_generations=512, num_frames=32, resolution=64),
+        robots=Robots(num_seeds=32, num_evaluations=MILLION, episode_length=1000, population_size=1024),
     ),
 }  # fmt: skip
 
@@ -83,13 +109,26 @@ def _grid(preset: Preset) -> Plan:
     return {f"grid {size}": Part(preset.setting(size, **given), ("me", "lqd-f")) for size in preset.grid_populations}
 
 
+def has_brax() -> bool:
+    return importlib.util.find_spec("brax") is not None
+
+
 def _robots(preset: Preset) -> Plan:
-    return {"arm": Part(preset.setting(functions=ARM, num_rows=preset.num_rows), (*HAND_MADE, "lqd-f"))}
+    """The arm, and the simulated robots where brax is installed."""
+    arm = preset.setting(functions=ARM, num_rows=preset.num_rows)
+    plan = {"arm": Part(arm, (*HAND_MADE, "lqd-f"))}
+    if preset.robots is None or not has_brax():
+        return plan
+    size = dataclasses.asdict(preset.robots)
+    for robot in ROBOTS:
+        setting = preset.setting(**size, functions=(f"brax/{robot}",), num_rows=preset.num_rows)
+        plan[robot] = Part(setting, (*HAND_MADE, "lqd-f", BLIND), together=True)
+    return plan
 
 
 def _ablation(preset: Preset) -> Plan:
-    blind = preset.setting(functions=preset.functions, num_rows=preset.num_rows, descriptors="random")
-    return _train(preset) | {"train random": Part(blind, ("lqd-f",))}
+    train = _train(preset)["train"]
+    return {"train": train._replace(rules=(*train.rules, BLIND))} | _robots(preset)
 
 
 SUITES: dict[str, Callable[[Preset], Plan]] = {
@@ -101,14 +140,19 @@ SUITES: dict[str, Callable[[Preset], Plan]] = {
     "ablation": _ablation,
     "diversity": lambda preset: _train(preset) | _robots(preset),
     "robots": _robots,
+    "robots-aggregate": _robots,
 }
 NAMES = (*SUITES, "all")
 
 
 def plan(suite: str, preset: Preset) -> Plan:
     """The parts of a suite, or of all."""
-    suites = SUITES.values() if suite == "all" else (SUITES[suite],)
-    return {name: part for make in suites for name, part in make(preset).items()}
+    found: Plan = {}
+    for make in SUITES.values() if suite == "all" else (SUITES[suite],):
+        for name, part in make(preset).items():
+            known = found.get(name, part)
+            found[name] = part._replace(rules=tuple(dict.fromkeys([*known.rules, *part.rules])))
+    return found
 
 
 def run(

@@ -15,6 +15,8 @@ import numpy as np
 from lqd import stats
 from lqd.bench.folder import Folder
 from lqd.bench.landscapes import RULES as LANDSCAPES
+from lqd.bench.suites import BLIND
+from lqd.figures.suites import ROBOTS
 
 LEVEL = 0.05
 
@@ -49,16 +51,30 @@ def verdicts(folder: Folder) -> list[dict[str, Any]]:
         found += _ood(folder)
     if any(name.startswith("grid ") for name in folder.parts):
         found.append(_grid(folder))
-    if "arm" in folder.parts:
-        found.append(_diversity(folder, "arm", "on the arm"))
-    if "train random" in folder.parts:
-        found += _ablation(folder)
+    for part, where in (("arm", "on the arm"), ("walker2d", "on Walker2d"), ("halfcheetah", "on Half-Cheetah")):
+        if part in folder.parts:
+            found.append(_diversity(folder, part, where))
+    if robots := [part for part in ROBOTS if part in folder.parts]:
+        found += _robots(folder, robots)
+    if BLIND in folder.parts.get("train", {}).get("rules", ()):
+        found += _ablation(folder, "train", "on the training functions")
+    for part in ("hopper", "walker2d", "halfcheetah"):
+        if BLIND in folder.parts.get(part, {}).get("rules", ()):
+            found += _ablation(folder, part, f"on {part}")
     if all((folder.path / "landscape" / f"{rule}.safetensors").exists() for rule in LANDSCAPES):
         found += _landscapes(folder)
     tested = [verdict for verdict in found if verdict.p is not None]
     for verdict, p in zip(tested, stats.holm([verdict.p for verdict in tested if verdict.p is not None]), strict=True):
         verdict.p = p
     return [verdict.row() for verdict in found]
+
+
+def _is_better(delta: float) -> Callable[[float | None], bool]:
+    return lambda p: p is not None and delta > 0 and p < LEVEL
+
+
+def _is_not_worse(delta: float) -> Callable[[float | None], bool]:
+    return lambda p: delta >= 0 or (p is not None and p > LEVEL)
 
 
 def _compare(folder: Folder, part: str, ours: str, theirs: str, measure: str) -> tuple[float, float, float, str]:
@@ -75,7 +91,7 @@ def _compare(folder: Folder, part: str, ours: str, theirs: str, measure: str) ->
 
 def _better(folder: Folder, part, figure, claim, paper, ours, theirs, measure) -> Verdict:
     p, delta, _, words = _compare(folder, part, ours, theirs, measure)
-    return Verdict(figure, claim, paper, words, lambda p: p is not None and delta > 0 and p < LEVEL, p, delta)
+    return Verdict(figure, claim, paper, words, _is_better(delta), p, delta)
 
 
 def _pareto(folder: Folder) -> list[Verdict]:
@@ -95,7 +111,7 @@ def _pareto(folder: Folder) -> list[Verdict]:
 
 
 def _ood(folder: Folder) -> list[Verdict]:
-    rules = folder.parts["ood"]["rules"]
+    rules = list(folder.parts["ood"]["rules"])
     names = [function for function, _ in folder.columns("ood")]
     medians = np.stack([np.median(folder.table("ood", rule)["novelty"], axis=0) for rule in rules])
     best = [name for name, i in zip(names, medians.argmax(axis=0), strict=True) if rules[i] == "lqd-n"]
@@ -113,7 +129,7 @@ def _ood(folder: Folder) -> list[Verdict]:
         "bars-ood", "LQD (F) is competitive in fitness on unseen functions", "competitive",
         f"no other rule is significantly fitter; the closest is {worst}: {words}" if delta > 0 or p > LEVEL
         else f"{worst} is fitter: {words}",
-        lambda p: delta > 0 or (p is not None and p > LEVEL), p, delta,
+        _is_not_worse(delta), p, delta,
     )  # fmt: skip
     return [novelty, fitness]
 
@@ -146,25 +162,41 @@ def _diversity(folder: Folder, part: str, where: str) -> Verdict:
     )  # fmt: skip
 
 
-def _ablation(folder: Folder) -> list[Verdict]:
-    blind, ours, ga = (
-        folder.table(part, rule)["fitness"]
-        for part, rule in (("train random", "lqd-f"), ("train", "lqd-f"), ("train", "ga"))
-    )
+def _robots(folder: Folder, parts: list[str]) -> list[Verdict]:
+    """LQD (F) against every other rule over all robot tasks."""
+    num = min(len(folder.table(part, "ga")["fitness"]) for part in parts)
+
+    def best(rule):
+        return np.column_stack([folder.history(part, rule)["best"][-1][:num, 0] for part in parts])
+
+    found = []
+    for rule in ("random", "ns", "me", "dns", "ga"):
+        p, delta = stats.mann_whitney(*stats.seed_scores(best("lqd-f"), best(rule)))
+        wins = 100 * stats.wins(best("lqd-f"), best(rule)).mean()
+        words = f"wins {wins:.0f} % on {len(parts)} tasks"
+        if rule == "ga":
+            claim, paper = "LQD (F) is at least as fit as GA on the robot tasks", "better, not significantly"
+            holds = _is_not_worse(delta)
+        else:
+            claim, paper = f"LQD (F) is fitter than {rule} on the robot tasks", "p < 0.005"
+            holds = _is_better(delta)
+        found.append(Verdict("robots-aggregate", claim, paper, words, holds, p, delta))
+    return found
+
+
+def _ablation(folder: Folder, part: str, where: str) -> list[Verdict]:
+    blind, ours, ga = (folder.history(part, rule)["best"][-1] for rule in (BLIND, "lqd-f", "ga"))
 
     def of(first, second):
         p, delta = stats.mann_whitney(*stats.seed_scores(first, second))
-        ratio, low, high = stats.geometric_ratio(stats.regret(second), stats.regret(first))
-        wins = 100 * stats.wins(first, second).mean()
-        return p, delta, f"wins {wins:.0f} %, the other's regret is {ratio:.3g} times ({low:.3g} to {high:.3g})"
+        return p, delta, f"wins {100 * stats.wins(first, second).mean():.0f} %"
 
     p, delta, words = of(ours, blind)
-    uses = Verdict("ablation", "LQD (F) is fitter with the task's descriptors than with random ones", "significantly",
-                   words, lambda p: p is not None and delta > 0 and p < LEVEL, p, delta)  # fmt: skip
-    p2, delta2, words2 = of(blind, ga)
-    falls = Verdict("ablation", "LQD (F) with random descriptors is not better than GA", "similar to GA", words2,
-                    lambda p: p is not None and (delta2 <= 0 or p > LEVEL), p2, delta2)  # fmt: skip
-    return [uses, falls]
+    claim = f"LQD (F) is fitter with the task's descriptors than with random ones {where}"
+    uses = Verdict("ablation", claim, "significantly", words, _is_better(delta), p, delta)
+    p, delta, words = of(blind, ga)
+    claim = f"LQD (F) with random descriptors is not better than GA {where}"
+    return [uses, Verdict("ablation", claim, "similar to GA", words, _is_not_worse(-delta), p, delta)]
 
 
 def _landscapes(folder: Folder) -> list[Verdict]:

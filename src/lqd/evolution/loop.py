@@ -10,6 +10,7 @@ another budget, seed, task instance or set of weights compiles nothing new.
 An ask-tell front end uses the same `start`, `offspring` and `absorb` with the evaluation done elsewhere.
 """
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import jax
@@ -247,11 +248,30 @@ def begin(
     centroids=None,
 ) -> State:
     """Generation 0: `population_size` start points, evaluated; nobody competes yet."""
+    return begin_together(key, tasks, (rule,), population_size, start, centroids=centroids)[0]
+
+
+def begin_together(
+    key: Key[Array, " K"],
+    tasks: TaskBatch,
+    rules: tuple[Rule, ...],
+    population_size: int,
+    start: Start = ANYWHERE,
+    alter: Sequence[Callable | None] = (),
+    centroids=None,
+) -> list[State]:
+    """Generation 0 of several runs that differ in the rule, and so begin with the same points, evaluated once."""
     x = start_points(key, population_size, tasks.dim, _bounds(tasks), start)
-    evaluation = _evaluate(tasks, _keys(key, EVALUATION, jnp.int32(0)), x)
-    like = Population(x, evaluation.fitness, evaluation.descriptor, evaluation.extras)
-    state = empty_state(key, rule, like, population_size, centroids)
-    return absorb(state, jnp.int32(-1), rule, x, evaluation, competing=False)
+    keys = _keys(key, EVALUATION, jnp.int32(0))
+    evaluation = _evaluate(tasks, keys, x)
+    states = []
+    for i, rule in enumerate(rules):
+        change = alter[i] if alter else None
+        mine = evaluation if change is None else change(keys, evaluation)
+        like = Population(x, mine.fitness, mine.descriptor, mine.extras)
+        state = empty_state(key, rule, like, population_size, centroids)
+        states.append(absorb(state, jnp.int32(-1), rule, x, mine, competing=False))
+    return states
 
 
 def propose(
@@ -277,6 +297,32 @@ def step(
     """One generation."""
     x, evaluation = propose(state, tasks, reproduction, batch_size, start)
     return absorb(state, state.generation, rule, x, evaluation)
+
+
+def step_together(
+    states: list[State],
+    tasks: TaskBatch,
+    rules: tuple[Rule, ...],
+    reproduction: Reproduction,
+    batch_size: int,
+    start: Start = ANYWHERE,
+    alter: Sequence[Callable | None] = (),
+) -> list[State]:
+    """One generation of several runs that differ in the rule, the children of all evaluated in one call.
+
+    `tasks` are those of all runs, one after the other. Some runs may see descriptors `alter`ed.
+    """
+    children = [offspring(s, s.generation, reproduction, _bounds(tasks), batch_size, start) for s in states]
+    keys = [_keys(s.key, EVALUATION, s.generation + 1) for s in states]
+    evaluation = _evaluate(tasks, jnp.concatenate(keys), jnp.concatenate(children))
+    num = len(keys[0])
+    found = []
+    for i, (state, rule) in enumerate(zip(states, rules, strict=True)):
+        part = jax.tree.map(lambda leaf, i=i: leaf[i * num : (i + 1) * num], evaluation)
+        if alter and (change := alter[i]) is not None:
+            part = change(keys[i], part)
+        found.append(absorb(state, state.generation, rule, children[i], part))
+    return found
 
 
 def measure(state: State, qd_offset=None) -> dict[str, Float[Array, " K"]]:

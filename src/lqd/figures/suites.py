@@ -6,7 +6,7 @@ number of seeds under each figure, and `quick` where the results are not of the 
 
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -29,6 +29,8 @@ MEASURES = {
     "qd": "QD score\n(/ the best rule's)",
 }
 LEARNED = ("lqd-n", "lqd-f", "lqd-fn")
+BLIND = "lqd-f@random"
+ROBOTS = ("arm", "hopper", "walker2d", "halfcheetah", "ant-velocity", "ant-feet")
 
 
 def _note(figure: Figure, folder: "Folder", part: str, more: str = "") -> None:
@@ -36,7 +38,9 @@ def _note(figure: Figure, folder: "Folder", part: str, more: str = "") -> None:
     setting = folder.parts[part]["setting"]
     evaluations = setting["population_size"] + setting["num_generations"] * setting["batch_size"]
     said = [f"{setting['num_seeds']} seeds", f"{evaluations:,} evaluations"]
-    if setting["functions"] != ["arm"]:
+    if setting["functions"][0].startswith("brax/"):
+        said.append(f"population {setting['population_size']}, episodes of {setting['episode_length']} steps")
+    elif setting["functions"] != ["arm"]:
         dims = setting["dims"] or [setting["max_dim"]]
         said.append(f"dimension {', '.join(map(str, dims))}, no noise, no rotation")
     _footer(figure, folder, "; ".join([*said, more] if more else said))
@@ -55,6 +59,11 @@ def _legend(figure: Figure, rules: Sequence[str], **how) -> None:
     figure.legend(handles=handles, ncols=len(rules), fontsize=8, frameon=False, **{"loc": "outside upper center"} | how)
 
 
+def _rules(folder: "Folder", part: str, suite: str) -> list[str]:
+    """Those of a part that have a colour: not the blinded ones of the ablation."""
+    return [rule for rule in folder.part(part, suite)["rules"] if rule in COLOURS]
+
+
 def _plain_numbers(axis) -> None:
     """On a logarithmic axis: 0.1, 1, 10 and, where there is hardly a power of ten in view, some between."""
     low, high = axis.get_view_interval()
@@ -68,7 +77,7 @@ def _plain_numbers(axis) -> None:
 
 def _relative(folder: "Folder", part: str, rule: str, measure: str) -> np.ndarray:
     """Fitness and novelty in units of Random's; QD scores in the best rule's: Random, no fitter than chance, has 0."""
-    tables = {other: folder.table(part, other)[measure] for other in folder.parts[part]["rules"]}
+    tables = {other: folder.table(part, other)[measure] for other in _rules(folder, part, part)}
     if measure != "qd":
         return stats.relative(tables[rule], tables["random"], measure)
     best = np.max([np.median(values, axis=0) for values in tables.values()], axis=0)
@@ -77,7 +86,7 @@ def _relative(folder: "Folder", part: str, rule: str, measure: str) -> np.ndarra
 
 def pareto(folder: "Folder") -> Figure:
     """Fitness against novelty over all training functions, both in units of Random's."""
-    rules = folder.part("train", "pareto")["rules"]
+    rules = _rules(folder, "train", "pareto")
     figure = Figure(figsize=(5.6, 4.4), layout="constrained")
     ax = figure.subplots()
     places = {}
@@ -111,7 +120,7 @@ def pareto(folder: "Folder") -> Figure:
 
 
 def _bars(folder: "Folder", part: str, suite: str, per_row: int) -> Figure:
-    rules = [rule for rule in folder.part(part, suite)["rules"] if rule != "random"]
+    rules = [rule for rule in _rules(folder, part, suite) if rule != "random"]
     names = [function for function, _ in folder.columns(part)]
     rows = [range(i, min(i + per_row, len(names))) for i in range(0, len(names), per_row)]
     figure = Figure(figsize=(11, 2.1 * len(MEASURES) * len(rows) + 0.7), layout="constrained")
@@ -195,67 +204,106 @@ def _curves(ax, folder: "Folder", part: str, rules, value: Callable[[dict, str],
         mean = values.mean(axis=1)
         half = 1.96 * values.std(axis=1, ddof=1) / np.sqrt(values.shape[1])
         x = history["num_evaluations"]
-        ax.plot(x, mean, color=colours[rule], marker=MARKERS[rule], ms=3, lw=1.3, markevery=4)
+        ax.plot(x, mean, color=colours[rule], marker=MARKERS.get(rule, "v"), ms=3, lw=1.3, markevery=4)
         ax.fill_between(x, mean - half, mean + half, color=colours[rule], alpha=0.2, lw=0)
     ax.set(xscale="log", xlabel="evaluations")
     _tidy(ax)
 
 
+def _title(part: str) -> str:
+    return {"train": "training functions", "ood": "never trained on"}.get(part, part.replace("-", ", "))
+
+
+def _panels(folder: "Folder", parts: Sequence[str], suite: str) -> tuple[Figure, dict[str, Any]]:
+    """A figure with one plot for each part that was run, at most three in a row."""
+    there = [part for part in parts if part in folder.parts] or [parts[0]]
+    folder.part(there[0], suite)
+    columns = min(3, len(there))
+    rows = -(-len(there) // columns)
+    figure = Figure(figsize=(max(4.0 * columns, 5.4), 3.2 * rows + 0.6), layout="constrained")
+    axes = np.ravel(figure.subplots(rows, columns, squeeze=False))
+    for ax in axes[len(there) :]:
+        ax.set_visible(False)
+    for ax, part in zip(axes, there, strict=False):
+        ax.set_title(_title(part), fontsize=9)
+    return figure, dict(zip(there, axes, strict=False))
+
+
 def robots(folder: "Folder") -> Figure:
     """Highest fitness over time on the robot tasks."""
-    rules = folder.part("arm", "robots")["rules"]
-    figure = Figure(figsize=(5.4, 3.8), layout="constrained")
-    ax = figure.subplots()
-    _curves(ax, folder, "arm", rules, lambda history, rule: history["best"][:, :, 0])
-    ax.set(ylabel="best fitness so far", title="arm")
-    ax.title.set_fontsize(9)
+    figure, axes = _panels(folder, ROBOTS, "robots")
+    rules = _rules(folder, next(iter(axes)), "robots")
+    for part, ax in axes.items():
+        _curves(ax, folder, part, rules, lambda history, rule: history["best"][:, :, 0])
+        ax.set_ylabel("best fitness so far", fontsize=8)
     _legend(figure, rules)
-    _note(figure, folder, "arm", "mean and 95 % interval")
+    _note(figure, folder, list(axes)[-1], "mean and 95 % interval")
+    return figure
+
+
+def robots_aggregate(folder: "Folder") -> Figure:
+    """Final fitness over all robot tasks: 0 is Random's median on a task, 1 the best rule's."""
+    parts = [part for part in ROBOTS if part in folder.parts] or ["arm"]
+    rules = _rules(folder, parts[0], "robots-aggregate")
+    figure = Figure(figsize=(5.6, 0.32 * len(rules) + 1.4), layout="constrained")
+    ax = figure.subplots()
+    num = min(len(folder.table(part, rules[0])["fitness"]) for part in parts)
+    values = {rule: np.zeros((num, len(parts))) for rule in rules}
+    for p, part in enumerate(parts):
+        ends = {rule: folder.history(part, rule)["best"][-1][:num, 0] for rule in rules}
+        low, high = np.median(ends["random"]), max(np.median(end) for end in ends.values())
+        for rule in rules:
+            values[rule][:, p] = (ends[rule] - low) / (high - low if high > low else 1.0)
+    for i, rule in enumerate(rules):
+        middle, low, high = stats.interquartile_mean(values[rule])
+        ax.barh(i, high - low, left=low, height=0.7, color=COLOURS[rule], alpha=0.45)
+        ax.plot(middle, i, "|", ms=13, mew=2, color=COLOURS[rule])
+    ax.set_yticks(range(len(rules)), [SHORT[rule] for rule in rules], fontsize=8)
+    ax.invert_yaxis()
+    ax.set_xlabel("best fitness: 0 is Random's, 1 the best rule's median", fontsize=8)
+    _tidy(ax)
+    _note(figure, folder, parts[-1], f"{len(parts)} tasks; interquartile mean and 95 % bootstrap interval")
     return figure
 
 
 def diversity(folder: "Folder") -> Figure:
     """Novelty over time of LQD (F) and GA, relative to MAP-Elites's at the end."""
-    names = {"train": "training functions", "arm": "arm"}
+    figure, axes = _panels(folder, ("train", "arm", "walker2d", "halfcheetah"), "diversity")
     rules = ["lqd-f", "ga", "me"]
-    figure = Figure(figsize=(4.2 * len(names), 3.6), layout="constrained")
-    for ax, (part, title) in zip(figure.subplots(1, len(names)), names.items(), strict=True):
-        folder.part(part, "diversity")
+    for part, ax in axes.items():
         end = folder.table(part, "me")["novelty"].mean(axis=0)
 
         def value(history, rule, end=end):
             return (history["novelty"] / end).mean(axis=2)
 
         _curves(ax, folder, part, rules, value)
-        ax.set(ylabel="novelty / MAP-Elites's at the end", title=title, ylim=(0, None))
-        ax.title.set_fontsize(9)
+        ax.set_ylabel("novelty / MAP-Elites's at the end", fontsize=8)
+        ax.set_ylim(0, None)
     _legend(figure, rules)
-    _note(figure, folder, "train", "mean and 95 % interval; MAP-Elites leaves slots empty, which makes it more novel")
+    _note(figure, folder, next(iter(axes)), "mean and 95 % interval; with slots empty, MAP-Elites is more novel")
     return figure
 
 
 def ablation(folder: "Folder") -> Figure:
     """LQD (F) with the task's descriptors, with random ones, and GA."""
-    folder.part("train random", "ablation")
-    figure = Figure(figsize=(5.6, 3.9), layout="constrained")
-    ax = figure.subplots()
+    figure, axes = _panels(folder, ("train", *ROBOTS[1:]), "ablation")
+    blind = "#E69F00"
+    for part, ax in axes.items():
+        if BLIND not in folder.parts[part]["rules"]:
+            folder.part("no such part", "ablation")
 
-    def value(history, rule):
-        return np.log10(stats.regret(history["best"])).mean(axis=2)
+        def value(history, rule, part=part):
+            if part == "train":
+                return np.log10(stats.regret(history["best"])).mean(axis=2)
+            return history["best"][:, :, 0]
 
-    _curves(ax, folder, "train", ["lqd-f", "ga"], value)
-    _curves(ax, folder, "train random", ["lqd-f"], value, {"lqd-f": "#E69F00"})
-    handles = [
-        Line2D([], [], color=colour, label=label)
-        for colour, label in (
-            (COLOURS["lqd-f"], "LQD (F), the task's descriptors"),
-            ("#E69F00", "LQD (F), random descriptors"),
-            (COLOURS["ga"], "GA"),
-        )
-    ]
-    ax.legend(handles=handles, fontsize=8, frameon=False)
-    ax.set_ylabel("mean log10 regret of the best so far")
-    _note(figure, folder, "train", "training functions; mean and 95 % interval over seeds")
+        _curves(ax, folder, part, ["lqd-f", "ga", BLIND], value, COLOURS | {BLIND: blind})
+        ax.set_ylabel("mean log10 regret of the best so far" if part == "train" else "best fitness so far", fontsize=8)
+    labels = {COLOURS["lqd-f"]: "LQD (F), the task's descriptors", blind: "LQD (F), random descriptors"}
+    labels[COLOURS["ga"]] = "GA"
+    handles = [Line2D([], [], color=colour, label=label) for colour, label in labels.items()]
+    figure.legend(handles=handles, ncols=3, fontsize=8, frameon=False, loc="outside upper center")
+    _note(figure, folder, next(iter(axes)), "mean and 95 % interval over seeds")
     return figure
 
 
@@ -264,7 +312,7 @@ TARGETS = np.logspace(2, -8, 51)
 
 def ecdf(folder: "Folder") -> Figure:
     """Share of targets reached over time, as COCO shows it: all functions, seeds and 51 targets from 100 to 1e-8."""
-    rules = folder.part("train", "pareto")["rules"]
+    rules = _rules(folder, "train", "pareto")
     parts = [part for part in ("train", "ood") if part in folder.parts]
     figure = Figure(figsize=(4.6 * len(parts), 3.7), layout="constrained")
     for ax, part in zip(np.atleast_1d(figure.subplots(1, len(parts), sharey=True)), parts, strict=True):
@@ -285,7 +333,7 @@ def ecdf(folder: "Folder") -> Figure:
 
 def aggregate(folder: "Folder") -> Figure:
     """The interquartile mean of all runs on the training functions, in each measure, with its interval."""
-    rules = folder.part("train", "pareto")["rules"]
+    rules = _rules(folder, "train", "pareto")
     figure = Figure(figsize=(10, 0.32 * len(rules) + 1.3), layout="constrained")
     for ax, (measure, label) in zip(figure.subplots(1, 3, sharey=True), MEASURES.items(), strict=True):
         for i, rule in enumerate(rules):
@@ -308,7 +356,7 @@ def aggregate(folder: "Folder") -> Figure:
 
 def profiles(folder: "Folder") -> Figure:
     """Share of the runs that reach at least so much."""
-    rules = folder.part("train", "pareto")["rules"]
+    rules = _rules(folder, "train", "pareto")
     figure = Figure(figsize=(11, 3.4), layout="constrained")
     for ax, (measure, label) in zip(figure.subplots(1, 3, sharey=True), MEASURES.items(), strict=True):
         values = {rule: np.nan_to_num(_relative(folder, "train", rule, measure)) for rule in rules}
@@ -396,6 +444,7 @@ FIGURES: dict[str, Callable[["Folder"], Figure]] = {
     "bars-ood": bars_ood,
     "grid": grid,
     "robots": robots,
+    "robots-aggregate": robots_aggregate,
     "diversity": diversity,
     "ablation": ablation,
     "landscape": landscape,

@@ -32,6 +32,7 @@ CAPTIONS = {
     "bars-ood": "The six functions that no rule was trained on.",
     "grid": "LQD (F) against MAP-Elites over population sizes and dimensions.",
     "robots": "The best fitness so far on the robot tasks.",
+    "robots-aggregate": "All robot tasks together.",
     "diversity": "Novelty over time, relative to what MAP-Elites has at the end.",
     "ablation": "What LQD (F) makes of descriptors that say nothing.",
     "landscape": "What a newcomer of median fitness would be given, anywhere in descriptor space.",

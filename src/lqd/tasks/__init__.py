@@ -5,6 +5,7 @@ import inspect
 from lqd.errors import InvalidInput, unknown
 from lqd.tasks import bbob, functions, landscape
 from lqd.tasks.arm import Arm
+from lqd.tasks.brax import ROBOTS, RobotTask
 from lqd.tasks.landscape import Landscape, LandscapeBatch, sample_batch
 from lqd.tasks.task import Repeated, Task, TaskBatch
 
@@ -13,6 +14,7 @@ __all__ = [
     "Landscape",
     "LandscapeBatch",
     "Repeated",
+    "RobotTask",
     "Task",
     "TaskBatch",
     "bbob",
@@ -27,13 +29,15 @@ _LANDSCAPES = {f"bbob/{name}": name for name in bbob.NAMES} | {f"ood/{name}": na
 
 def names() -> list[str]:
     """Every task there is."""
-    return ["arm", *_LANDSCAPES]
+    return ["arm", *(f"brax/{robot}" for robot in ROBOTS), *_LANDSCAPES]
 
 
 def summary(name: str) -> str:
     """One line on a task."""
     if name == "arm":
         return "8-joint planar arm: reach everywhere with joints as equal as possible"
+    if name.startswith("brax/"):
+        return ROBOTS[name.removeprefix("brax/")].summary
     function = _LANDSCAPES[name]
     number = f"f{bbob.index(function)}, " if function in bbob.NAMES else ""
     group = "out of distribution" if function in landscape.OOD else "training set"
@@ -43,10 +47,13 @@ def summary(name: str) -> str:
 def make(name: str, **settings) -> Task:
     """A task by name; `bbob/f3` and `bbob/3` stand for `bbob/rastrigin`.
 
-    `arm` takes `num_joints`; functions take `dim` (16), `seed`, `descriptor_dim`, `noise` and `rotate`.
+    `arm` takes `num_joints`; robots (`brax/...`) take `episode_length`, `backend` and `chunk_size`; functions take
+    `dim` (16), `seed`, `descriptor_dim`, `noise` and `rotate`.
     """
     if name == "arm":
         return _call(Arm, name, settings)
+    if isinstance(name, str) and name.removeprefix("brax/") in ROBOTS and name.startswith("brax/"):
+        return _call(RobotTask, name, settings, name.removeprefix("brax/"))
     if isinstance(name, str) and name.startswith("bbob/") and name not in _LANDSCAPES:
         try:
             name = f"bbob/{bbob.NAMES[bbob.index(name.removeprefix('bbob/')) - 1]}"
@@ -58,7 +65,7 @@ def make(name: str, **settings) -> Task:
 
 
 def _call(function, name: str, settings: dict, *args):
-    accepted = [p for p in inspect.signature(function).parameters if p != "function"]
+    accepted = [p for p in inspect.signature(function).parameters if p not in ("function", "robot")]
     for setting in settings:
         if setting not in accepted:
             raise InvalidInput(f"task {name!r} has no setting {setting!r}; it takes {', '.join(accepted)}.")

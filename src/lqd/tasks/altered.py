@@ -10,6 +10,17 @@ from lqd.types import Evaluation, pytree, static
 KINDS = ("random", "zero")
 
 
+def alter(kind: str, key: Key[Array, " K"], evaluation: Evaluation) -> Evaluation:
+    """What was evaluated, with other descriptors."""
+    shape, dtype = evaluation.descriptor.shape[1:], evaluation.descriptor.dtype
+    if kind == "zero":
+        descriptor = jnp.zeros_like(evaluation.descriptor)
+    else:
+        keys = jax.vmap(lambda one: jax.random.fold_in(one, 1))(key)  # not what noise is made from
+        descriptor = jax.vmap(lambda one: jax.random.normal(one, shape, dtype))(keys)
+    return Evaluation(evaluation.fitness, descriptor, evaluation.extras)
+
+
 @pytree
 class Altered:
     """The same tasks with descriptors that say nothing: `random` (standard normal in each evaluation) or `zero`."""
@@ -34,14 +45,7 @@ class Altered:
         return self.tasks.bounds
 
     def evaluate(self, key: Key[Array, " K"], x: Float[Array, "K B n"]) -> Evaluation:
-        evaluation = self.tasks.evaluate(key, x)
-        shape, dtype = evaluation.descriptor.shape[1:], evaluation.descriptor.dtype
-        if self.kind == "zero":
-            descriptor = jnp.zeros_like(evaluation.descriptor)
-        else:
-            keys = jax.vmap(lambda one: jax.random.fold_in(one, 1))(key)  # not what noise is made from
-            descriptor = jax.vmap(lambda one: jax.random.normal(one, shape, dtype))(keys)
-        return Evaluation(evaluation.fitness, descriptor, evaluation.extras)
+        return alter(self.kind, key, self.tasks.evaluate(key, x))
 
     def noiseless(self, x: Float[Array, "K B n"]) -> Float[Array, "K B"]:
         return self.tasks.noiseless(x)

@@ -78,6 +78,11 @@ class TaskBatch(Protocol):
     def noiseless(self, x: Float[Array, "K B n"]) -> Float[Array, "K B"]: ...
 
 
+def start_scale(task: Task) -> float:
+    """How far from the origin a search without bounds begins; a task may say so itself (`init_sigma`)."""
+    return float(getattr(task, "init_sigma", 1.0))
+
+
 @pytree
 class Repeated:
     """One task, `num_tasks` times: all seeds of a run in one program."""

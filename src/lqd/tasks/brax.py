@@ -1,0 +1,211 @@
+"""Robots that walk: policies of four simulated robots, with descriptors of how they move. Needs the extra `brax`.
+
+A genotype is the weights of a policy: one hidden layer of 16 tanh units, linear outputs, clipped to the range of the
+actuators. Fitness is the return of an episode: the environment's own reward (forward velocity, plus a bonus for staying
+upright and minus the cost of control, as each environment has them). A descriptor is a mean over the steps that count:
+the share of time that a foot touches the ground, or a velocity. Nothing after the first `done` counts.
+
+The start position is drawn from the evaluation's key; `noiseless`, which scores and figures use, always starts from the
+same one.
+"""
+
+import contextlib
+import functools
+import io
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from lqd.errors import InvalidInput, unknown
+from lqd.tasks.task import Box
+from lqd.types import Evaluation, pytree, static
+
+HIDDEN = 16
+BACKENDS = ("spring", "generalized", "positional", "mjx")
+VELOCITY, CONTACT = (-5.0, 5.0), (0.0, 1.0)
+
+
+class Robot(NamedTuple):
+    """An environment of brax and what describes a policy there: links of feet, then names of velocities."""
+
+    environment: str
+    feet: tuple[int, ...]
+    velocities: tuple[str, ...]
+    summary: str
+
+
+ROBOTS = {
+    "hopper": Robot("hopper", (3,), ("x_velocity",), "one leg; descriptor: foot contact and forward velocity"),
+    "walker2d": Robot("walker2d", (3, 6), (), "two legs; descriptor: contact of the feet"),
+    "halfcheetah": Robot("halfcheetah", (3, 6), (), "two legs, never falls; descriptor: contact of the feet"),
+    "ant-velocity": Robot("ant", (), ("x_velocity", "y_velocity"), "four legs; descriptor: velocity in the plane"),
+    "ant-feet": Robot("ant", (2, 8), (), "four legs; descriptor: contact of the first and the last foot"),
+}
+
+
+@contextlib.contextmanager
+def leniently():
+    """For everything that brax traces: it mixes dtypes and calls what its own dependencies call out of date."""
+    with warnings.catch_warnings(), jax.numpy_dtype_promotion("standard"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+@functools.cache
+def environment(name: str, backend: str) -> Any:
+    """The simulator, with contacts in its state."""
+    # What it would rather have installed, brax says in every way there is.
+    with leniently(), contextlib.redirect_stdout(None), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            from brax import envs
+        except ImportError as error:
+            raise InvalidInput(f"robots need brax ({error}): pip install 'lqd[brax]'.") from error
+        return envs.get_environment(name, backend=backend, debug=True)
+
+
+@functools.cache
+def _sizes(name: str, backend: str) -> tuple[int, int]:
+    """Of an observation and of an action."""
+    env = environment(name, backend)
+    with leniently():
+        state = jax.eval_shape(env.reset, jax.eval_shape(lambda: jax.random.key(0)))
+    return state.obs.shape[-1], env.sys.act_size()
+
+
+@pytree
+class RobotTask:
+    """One robot; see `ROBOTS`."""
+
+    robot: str = static()
+    episode_length: int = static(default=1000)
+    backend: str = static(default="spring")
+    chunk_size: int = static(default=4096)
+
+    def __post_init__(self):
+        if self.robot not in ROBOTS:
+            raise unknown("robot", self.robot, ROBOTS)
+        if self.backend not in BACKENDS:
+            raise unknown("backend", self.backend, BACKENDS)
+        for name in ("episode_length", "chunk_size"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}.")
+        environment(ROBOTS[self.robot].environment, self.backend)  # says at once what is missing
+
+    @property
+    def simulator(self) -> Any:
+        """The environment of brax."""
+        return environment(ROBOTS[self.robot].environment, self.backend)
+
+    @property
+    def name(self) -> str:
+        return f"brax/{self.robot}"
+
+    @property
+    def dim(self) -> int:
+        size, num_actions = _sizes(ROBOTS[self.robot].environment, self.backend)
+        return (size + 1) * HIDDEN + (HIDDEN + 1) * num_actions
+
+    @property
+    def descriptor_dim(self) -> int:
+        return len(self._ranges)
+
+    @property
+    def bounds(self) -> None:
+        return None
+
+    @property
+    def init_sigma(self) -> float:
+        """Scale of the first weights: with more, the hidden units saturate."""
+        return 0.25
+
+    @property
+    def _ranges(self) -> list[tuple[float, float]]:
+        robot = ROBOTS[self.robot]
+        return [CONTACT] * len(robot.feet) + [VELOCITY] * len(robot.velocities)
+
+    @property
+    def descriptor_names(self) -> list[str]:
+        robot = ROBOTS[self.robot]
+        feet = [f"contact of foot {i + 1}" for i in range(len(robot.feet))]
+        return feet + [name.replace("_", " ") for name in robot.velocities]
+
+    @property
+    def descriptor_bounds(self) -> Box:
+        low, high = zip(*self._ranges, strict=True)
+        return jnp.asarray(low), jnp.asarray(high)
+
+    @property
+    def f_opt(self) -> None:
+        return None
+
+    def evaluate(self, key: Key[Array, ""], x: Float[Array, "B n"]) -> Evaluation:
+        """By chunks: a simulator's state is a few thousand numbers for each policy."""
+        num = x.shape[0]
+        keys = jax.random.split(key, num)
+        size = min(num, self.chunk_size)
+        padding = -num % size
+        keys, x = (jnp.concatenate([given, given[:padding]]) if padding else given for given in (keys, x))
+
+        def chunk(given):
+            return self._rollout(*given)
+
+        chunks = (keys.reshape(-1, size), x.reshape(-1, size, x.shape[1]))
+        found = jax.lax.map(chunk, chunks) if num > size else jax.tree.map(lambda leaf: leaf[None], chunk((keys, x)))
+        fitness, descriptor = (leaf.reshape(-1, *leaf.shape[2:])[:num] for leaf in found)
+        return Evaluation(fitness, descriptor)
+
+    def noiseless(self, x: Float[Array, "B n"]) -> Float[Array, " B"]:
+        return self._rollout(jnp.broadcast_to(jax.random.key(0), x.shape[:1]), x)[0]
+
+    def _rollout(self, keys, x):
+        robot, env = ROBOTS[self.robot], self.simulator
+
+        def describe(state):
+            touching = contacts(state.pipeline_state.contact, robot.feet) if robot.feet else ()
+            return jnp.stack([*touching, *(state.metrics[name] for name in robot.velocities)])
+
+        with leniently():
+            return rollout(env, describe, keys, x, self.episode_length)
+
+
+def contacts(contact, links: tuple[int, ...]) -> list[Float[Array, ""]]:
+    """1 for each of the links that touches something now, else 0."""
+    touching = contact.dist <= 0
+    first, second = contact.link_idx
+    return [jnp.any(touching & ((first == link) | (second == link))).astype(jnp.float32) for link in links]
+
+
+def act(x: Float[Array, " n"], observation: Float[Array, " o"], num_actions: int) -> Float[Array, " a"]:
+    """The policy."""
+    size = observation.shape[0]
+    first, bias, second, last = jnp.split(x, [size * HIDDEN, (size + 1) * HIDDEN, x.shape[0] - num_actions])
+    hidden = jnp.tanh(observation @ first.reshape(size, HIDDEN) + bias)
+    return jnp.clip(hidden @ second.reshape(HIDDEN, num_actions) + last, -1, 1)
+
+
+def rollout(env, describe: Callable, keys: Key[Array, " B"], x: Float[Array, "B n"], episode_length: int):
+    """Return and mean descriptor of each policy's episode, up to and with its first `done`; ends early when all are."""
+    step = jax.vmap(lambda state, x: env.step(state, act(x, state.obs, env.action_size)))
+
+    def is_going_on(carry):
+        number, _, alive, *_ = carry
+        return (number < episode_length) & jnp.any(alive)
+
+    def advance(carry):
+        number, state, alive, total, descriptor, num_steps = carry
+        state = step(state, x)
+        total = total + jnp.where(alive, state.reward, 0.0)
+        descriptor = descriptor + jnp.where(alive[:, None], jax.vmap(describe)(state), 0.0)
+        return number + 1, state, alive & (state.done == 0), total, descriptor, num_steps + alive.astype(jnp.float32)
+
+    state = jax.vmap(env.reset)(keys)
+    shape = jax.eval_shape(jax.vmap(describe), state)
+    zeros = jnp.zeros(x.shape[0])
+    begin = (jnp.int32(0), state, jnp.ones(x.shape[0], bool), zeros, jnp.zeros(shape.shape), zeros)
+    *_, total, descriptor, num_steps = jax.lax.while_loop(is_going_on, advance, begin)
+    return total, descriptor / jnp.maximum(num_steps, 1.0)[:, None]
