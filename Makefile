@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long check format bench-arm clean
+.PHONY: help demo test test-long test-robots check format bench-arm clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,10 @@ test: $(VENV)/.dev ## the fast suite
 
 test-long: $(VENV)/.dev ## the fast suite and the slow tests
 	$(BIN)/python -m pytest -n 2 --long
+
+test-robots: $(VENV)/.dev ## the tests that need brax
+	$(PIP) -e '.[brax]'
+	$(BIN)/python -m pytest tests/tasks/test_brax.py
 
 check: $(VENV)/.dev ## lint, format and types
 	$(BIN)/ruff check .

@@ -53,20 +53,21 @@ def episode(ends, length):
 
 
 def test_nothing_after_the_first_done_counts():
-    fitness, descriptor = episode([3, 4, 100], 6)
+    fitness, descriptor, num_steps = episode([3, 4, 100], 6)
+    np.testing.assert_array_equal(num_steps, [3, 4, 6])
     np.testing.assert_allclose(fitness, [11 + 12 + 13, 11 + 12 + 13 + 14, sum(range(11, 17))])
     np.testing.assert_allclose(descriptor[:, 0], [2 / 3, 0.5, 0.5])  # every second step
     np.testing.assert_allclose(descriptor[:, 1], [2.0, 2.5, 3.5])
 
 
 def test_the_length_of_the_episode_is_the_end():
-    fitness, _ = episode([100], 1)
+    fitness, *_ = episode([100], 1)
     np.testing.assert_allclose(fitness, [11])
 
 
 def test_it_stops_when_all_are_done():
     """An episode of a billion steps takes no time if everybody falls at the third."""
-    fitness, _ = episode([3, 2], 10**9)
+    fitness, *_ = episode([3, 2], 10**9)
     np.testing.assert_allclose(fitness, [36, 23])
 
 

@@ -152,7 +152,7 @@ class RobotTask:
         keys, x = (jnp.concatenate([given, given[:padding]]) if padding else given for given in (keys, x))
 
         def chunk(given):
-            return self._rollout(*given)
+            return self.measured(*given)[:2]
 
         chunks = (keys.reshape(-1, size), x.reshape(-1, size, x.shape[1]))
         found = jax.lax.map(chunk, chunks) if num > size else jax.tree.map(lambda leaf: leaf[None], chunk((keys, x)))
@@ -160,9 +160,10 @@ class RobotTask:
         return Evaluation(fitness, descriptor)
 
     def noiseless(self, x: Float[Array, "B n"]) -> Float[Array, " B"]:
-        return self._rollout(jnp.broadcast_to(jax.random.key(0), x.shape[:1]), x)[0]
+        return self.measured(jnp.broadcast_to(jax.random.key(0), x.shape[:1]), x)[0]
 
-    def _rollout(self, keys, x):
+    def measured(self, keys: Key[Array, " B"], x: Float[Array, "B n"]):
+        """Return, descriptor and number of steps of each policy's episode, all in one chunk."""
         robot, env = ROBOTS[self.robot], self.simulator
 
         def describe(state):
@@ -189,7 +190,10 @@ def act(x: Float[Array, " n"], observation: Float[Array, " o"], num_actions: int
 
 
 def rollout(env, describe: Callable, keys: Key[Array, " B"], x: Float[Array, "B n"], episode_length: int):
-    """Return and mean descriptor of each policy's episode, up to and with its first `done`; ends early when all are."""
+    """Return, mean descriptor and length of each policy's episode, up to and with its first `done`.
+
+    Ends as soon as all are done.
+    """
     step = jax.vmap(lambda state, x: env.step(state, act(x, state.obs, env.action_size)))
 
     def is_going_on(carry):
@@ -208,4 +212,4 @@ def rollout(env, describe: Callable, keys: Key[Array, " B"], x: Float[Array, "B 
     zeros = jnp.zeros(x.shape[0])
     begin = (jnp.int32(0), state, jnp.ones(x.shape[0], bool), zeros, jnp.zeros(shape.shape), zeros)
     *_, total, descriptor, num_steps = jax.lax.while_loop(is_going_on, advance, begin)
-    return total, descriptor / jnp.maximum(num_steps, 1.0)[:, None]
+    return total, descriptor / jnp.maximum(num_steps, 1.0)[:, None], num_steps
