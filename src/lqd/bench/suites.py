@@ -72,7 +72,7 @@ PRESETS = {
         grid_populations=(64, 128, 256),
         grid_dims=(2, 8, 32),
         landscapes=landscapes.Size(num_generations=512, num_frames=16, resolution=32),
-        robots=Robots(num_seeds=4, num_evaluations=640, episode_length=50, population_size=128),
+        robots=Robots(num_seeds=4, num_evaluations=256, episode_length=40, population_size=128),
     ),
     "scaled": Preset(
         functions=landscape.TRAINING,
