@@ -1,6 +1,7 @@
 """The command line: what it writes, what it says, how it fails."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -155,3 +156,14 @@ def test_bench_names_a_suite_that_is_not_there(capsys):
         main(["bench", "--suite", "claim"])
     assert ended.value.code == 2
     assert "claims" in capsys.readouterr().err
+
+
+def test_a_reader_who_has_enough_is_no_error():
+    """As in `lqd tasks | head -1`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed:
+        command = [sys.executable, "-m", "lqd", "tasks"]
+        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode in (1, 141)  # a table's, or ours
+    assert done.stderr == ""

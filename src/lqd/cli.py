@@ -449,12 +449,16 @@ def main(args: list[str] | None = None) -> None:
     _keep_compiled_programs()
     try:
         command.main()
+        sys.stdout.flush()
     except InvalidInput as error:
         print(f"lqd: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt as error:
         print(f"lqd: {error or 'interrupted'}", file=sys.stderr)
         raise SystemExit(130) from None
+    except BrokenPipeError:  # `lqd rules | head`: whoever reads has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None
 
 
 if __name__ == "__main__":

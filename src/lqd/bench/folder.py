@@ -37,10 +37,11 @@ class Folder:
     def part(self, name: str, figure: str) -> dict[str, Any]:
         """What is known of a part; a figure that needs one that was not run says so."""
         if name not in self.parts:
-            raise self._missing(figure)
+            raise self.missing(figure)
         return self.parts[name]
 
-    def _missing(self, suite: str) -> InvalidInput:
+    def missing(self, suite: str) -> InvalidInput:
+        """What to raise where the results of a suite are needed and not there."""
         return InvalidInput(f"{self.path} has no results for {suite!r}: lqd bench --suite {suite} --out {self.path}")
 
     @functools.cached_property
@@ -81,5 +82,5 @@ class Folder:
         """The frames of a rule's competition landscape."""
         path = self.path / "landscape" / f"{rule}.safetensors"
         if not path.exists():
-            raise self._missing("landscape")
+            raise self.missing("landscape")
         return read_arrays(path, "piece")[0]

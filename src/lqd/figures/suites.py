@@ -290,7 +290,7 @@ def ablation(folder: "Folder") -> Figure:
     blind = "#E69F00"
     for part, ax in axes.items():
         if BLIND not in folder.parts[part]["rules"]:
-            folder.part("no such part", "ablation")
+            raise folder.missing("ablation")
 
         def value(history, rule, part=part):
             if part == "train":
