@@ -15,7 +15,7 @@ FLOORS = [
     {"evolution"},
     {"checkpoint", "checks", "manifest"},
     {"shipped"},
-    {"catalogue", "result", "extras", "settings", "ask_tell", "api"},
+    {"catalogue", "result", "extras", "settings", "ask_tell", "api", "integrations"},
     {"meta"},
     {"figures"},
     {"runs", "training", "bench", "show"},
