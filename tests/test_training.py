@@ -644,7 +644,7 @@ def test_bad_commands_end_in_one_line(case, tmp_path, capsys):
 
 def test_bad_figures_end_in_one_line(whole, tmp_path, capsys):
     for command, message in (
-        (["curves", str(whole)], "unknown figure 'curves'. There are: training."),
+        (["curves", str(whole)], "unknown figure 'curves'."),
         (["training", str(tmp_path)], "is not the folder of a training run: it has no log.csv"),
         (["training", str(whole), "--out", str(tmp_path / "x.txt")], "--out must end in .png, .pdf or .svg"),
     ):

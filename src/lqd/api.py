@@ -121,8 +121,7 @@ def optimize(
         raise InvalidInput("dim, the length of a solution, is missing: optimize(evaluate, dim=..., ...).")
     settings = Settings(
         dim=dim, bounds=bounds, rule=rule, population_size=population_size, batch_size=batch_size,
-        iso_sigma=iso_sigma, line_sigma=line_sigma, x0=x0, init_sigma=1.0 if init_sigma is None else init_sigma,
-        descriptor_bounds=descriptor_bounds,
+        iso_sigma=iso_sigma, line_sigma=line_sigma, x0=x0, init_sigma=init_sigma, descriptor_bounds=descriptor_bounds,
         minimize=minimize, on_nan=on_nan, reproduction=reproduction, archive_cells=archive_cells, qd_offset=qd_offset,
         seed=seed,
     )  # fmt: skip

@@ -38,7 +38,7 @@ class AskTell:
         iso_sigma: float = 0.005,
         line_sigma: float = 0.05,
         x0=None,
-        init_sigma: float = 1.0,
+        init_sigma: float | None = None,
         descriptor_bounds=None,
         minimize: bool = False,
         on_nan: str = "eliminate",

@@ -32,7 +32,7 @@ class Settings:
     iso_sigma: float = 0.005
     line_sigma: float = 0.05
     x0: Any = None
-    init_sigma: float = 1.0
+    init_sigma: float | None = None  # 1, or what a task says
     descriptor_bounds: Any = None
     minimize: bool = False
     on_nan: str = "eliminate"
@@ -51,7 +51,8 @@ class Settings:
             raise InvalidInput(f"seed must be below 2**32, got {self.seed}.")
         put("iso_sigma", checks.real("iso_sigma", self.iso_sigma))
         put("line_sigma", checks.real("line_sigma", self.line_sigma))
-        put("init_sigma", checks.real("init_sigma", self.init_sigma, positive=True))
+        init_sigma = 1.0 if self.init_sigma is None else self.init_sigma
+        put("init_sigma", checks.real("init_sigma", init_sigma, positive=True))
         put("minimize", checks.flag("minimize", self.minimize))
         checks.one_of("on_nan", self.on_nan, ("eliminate", "raise"))
         if self.bounds is not None:

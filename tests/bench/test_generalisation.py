@@ -22,6 +22,7 @@ SETTINGS = {
 
 def test_the_table_has_a_row_for_every_setting_and_rule(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(generalisation.PRESETS, "tiny", SETTINGS)
+    monkeypatch.setattr(generalisation, "RULES", ("lqd-f",))
     main(["bench", "--suite", "generalisation", "--preset", "tiny", "--out", str(tmp_path), "--quiet"])
     printed = capsys.readouterr().out
     assert "3 descriptors" in printed

@@ -89,7 +89,7 @@ def test_together_is_as_alone(tmp_path):
     setting = pieces.Setting(
         functions=pieces.ARM, num_seeds=2, num_generations=5, num_rows=2, population_size=8, batch_size=4
     )
-    names = ("ga", "me", "ns", "dns@random")
+    names = ("me", "ga", "dns@random")
     together, alone = pieces.Bench(setting, tmp_path / "together"), pieces.Bench(setting, tmp_path / "alone")
     together.measure_together(names)
     assert set(together.made) == {"random-search", *names}
@@ -97,7 +97,7 @@ def test_together_is_as_alone(tmp_path):
         found = together.measure(name)
         for measure, expected in alone.measure(name).items():
             np.testing.assert_array_equal(found[measure], expected, err_msg=f"{name} {measure}")
-    assert not np.array_equal(alone.measure("dns@random")["fitness"], alone.measure("dns")["fitness"])
+    assert (alone.measure("dns@random")["novelty"] > 0.5).all()  # of standard normal descriptors, not the arm's
 
 
 def test_a_piece_from_before_a_field_was_there_is_still_good(tmp_path):
