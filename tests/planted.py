@@ -71,7 +71,8 @@ def write(folder, strengths: dict[str, float], size=SIZE, suite="all", names=Non
     suites.write(results, folder)
     setting = {"max_dim": 16, "num_generations": size.landscapes.num_generations}
     manifest.write(
-        folder / "manifest.json", suites.content(suite, "quick", results) | {"landscape": {"setting": setting}}
+        folder / "manifest.json",
+        suites.content([suite], "quick", results) | {"num_seeds": None, "landscape": {"setting": setting}},
     )
     for rule in landscapes.RULES:
         write_arrays(folder / "landscape" / f"{rule}.safetensors", "piece", landscape(rng, size.landscapes), {})

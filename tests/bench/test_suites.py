@@ -73,7 +73,7 @@ def test_a_suite_writes_what_it_measured_and_goes_on_where_it_stopped(tmp_path, 
     assert [type(rule).__name__ for rule in ran] == ["Random"]
 
     folder = Folder(tmp_path)
-    assert folder.is_quick
+    assert folder.caveat.startswith("TINY PRESET")
     assert folder.columns("arm") == [("arm", None)]
     kept = pieces.Bench(suites.plan("robots", TINY)["arm"].setting, tmp_path / "pieces/tiny/arm").measure("me")
     np.testing.assert_array_equal(folder.table("arm", "me")["novelty"], kept["novelty"])
@@ -83,6 +83,26 @@ def test_a_suite_writes_what_it_measured_and_goes_on_where_it_stopped(tmp_path, 
     assert (np.diff(history["best"], axis=0) >= 0).all()
     assert history["num_evaluations"][-1] == folder.parts["arm"]["setting"]["num_generations"] * 2 + 8
     assert folder.manifest["parts"]["arm"]["pieces"]["me"]["versions"]["jax"]
+
+
+def test_a_folder_holds_the_suites_that_were_run_into_it(tmp_path, small, monkeypatch):
+    """A figure whose results are missing says which suite to run into the folder: the others must still be there."""
+
+    def other(preset):
+        return {"two": pieces.Part(preset.setting(8, functions=pieces.ARM), ("me",))}
+
+    monkeypatch.setitem(suites.SUITES, "grid", other)
+    for suite in ("robots", "grid", "grid"):
+        suites.run(suite, "tiny", tmp_path)
+    folder = Folder(tmp_path)
+    assert folder.manifest["suites"] == ["grid", "robots"]
+    assert set(folder.parts) == {"two", "arm"}
+    assert folder.table("arm", "random")["fitness"].shape == folder.table("two", "me")["fitness"].shape
+    monkeypatch.setitem(suites.PRESETS, "other", TINY)
+    with pytest.raises(InvalidInput, match=r"holds results of preset 'tiny'.*give another folder"):
+        suites.run("grid", "other", tmp_path)
+    with pytest.raises(InvalidInput, match=r"seeds as it has.*with 3; give another folder"):
+        suites.run("grid", "tiny", tmp_path, num_seeds=3)
 
 
 def test_together_is_as_alone(tmp_path):

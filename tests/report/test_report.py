@@ -77,4 +77,4 @@ def test_the_page_loads_nothing_and_names_stay_text(page):
         (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, flags=re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
         assert f"{directive} 'sha256-{digest}'" in policy
-    assert "Quick preset" in page
+    assert "QUICK PRESET" in page

@@ -190,11 +190,7 @@ def scores(tables: dict[str, dict[str, np.ndarray]]) -> dict[str, Any]:
             "against": {
                 other: {
                     "win_rate_fitness": float(stats.wins(table["fitness"], tables[other]["fitness"]).mean()),
-                    "ratio_novelty": stats.ratio(table["novelty"], tables[other]["novelty"])[0],
-                    "ratio_novelty_rarefied": stats.ratio(table["novelty_rarefied"], tables[other]["novelty_rarefied"])[
-                        0
-                    ],
-                    "ratio_qd": stats.ratio(table["qd"], tables[other]["qd"])[0],
+                    **{f"ratio_{m}": stats.ratio(table[m], tables[other][m])[0] for m in MEASURES if m != "fitness"},
                     "num_filled": float(np.mean(tables[other]["num_filled"])),
                 }
                 for other in BASELINES

@@ -27,8 +27,10 @@ class Folder:
             raise Unreadable(f"{self.path / 'manifest.json'} cannot be read ({error}).") from error
 
     @property
-    def is_quick(self) -> bool:
-        return self.manifest["preset"] != "paper"
+    def caveat(self) -> str:
+        """What every figure says of results that are not of the paper's size; empty if they are."""
+        preset = self.manifest["preset"]
+        return "" if preset == "paper" else f"{preset.upper()} PRESET, not the paper's size. "
 
     @property
     def parts(self) -> dict[str, dict[str, Any]]:

@@ -16,8 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lqd.bench import pieces
-from lqd.evolution import loop, rules
-from lqd.evolution.reproduction import IsoLine
+from lqd.evolution import rules
 from lqd.meta.config import Config
 
 RULES = ("lqd-n", "lqd-f", "lqd-fn", "dns", "me")
@@ -61,17 +60,11 @@ def _compute(bench: pieces.Bench, size: Size, rule: rules.Rule) -> dict[str, np.
 @functools.partial(jax.jit, static_argnums=0)
 def _frames(config: Config, rule: rules.Rule, keys, field: pieces.Field, steps):
     """Fitness (frames, tasks, N) and descriptors of the populations after each of the steps."""
-    reproduction = IsoLine(jnp.float32(config.iso_sigma), jnp.float32(config.line_sigma))
-    rule = rules.ready(rule)
 
-    def advance(state, num):
-        def step(_, state):
-            return loop.step(state, field.tasks, rule, reproduction, config.batch_size)
+    def look(state):
+        return state.population.fitness, state.population.descriptor
 
-        state = jax.lax.fori_loop(0, num, step, state)
-        return state, (state.population.fitness, state.population.descriptor)
-
-    return jax.lax.scan(advance, loop.begin(keys, field.tasks, rule, config.population_size), steps)[1]
+    return pieces.evolve(config, rule, keys, field, steps, look)[1]
 
 
 @jax.jit

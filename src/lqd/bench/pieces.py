@@ -282,9 +282,8 @@ def _measured(state: loop.State, field: Field, f_rand):
     }
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _run(config: Config, rule: Rule, keys, field: Field, f_rand, steps):
-    """All tasks: a row of measures after each of the steps (numbers of generations), and the populations at the end."""
+def evolve(config: Config, rule: Rule, keys, field: Field, steps, look: Callable[[loop.State], Any]):
+    """All tasks: the state at the end, and what `look` sees after each of the steps (numbers of generations)."""
     rule, operator = ready(rule), _operator(config)
 
     def advance(state, num):
@@ -292,10 +291,16 @@ def _run(config: Config, rule: Rule, keys, field: Field, f_rand, steps):
             return loop.step(state, field.tasks, rule, operator, config.batch_size, field.start)
 
         state = jax.lax.fori_loop(0, num, step, state)
-        return state, _measured(state, field, f_rand)
+        return state, look(state)
 
     begin = loop.begin(keys, field.tasks, rule, config.population_size, field.start)
-    state, rows = jax.lax.scan(advance, begin, steps)
+    return jax.lax.scan(advance, begin, steps)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _run(config: Config, rule: Rule, keys, field: Field, f_rand, steps):
+    """Rows of measures, and the populations at the end."""
+    state, rows = evolve(config, rule, keys, field, steps, lambda state: _measured(state, field, f_rand))
     return rows, state.population.fitness, state.population.descriptor
 
 

@@ -10,15 +10,16 @@ that they run. What is not of the paper's size is marked as such in every figure
 
 import dataclasses
 import importlib.util
+import json
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from lqd import checks, manifest
 from lqd.bench import landscapes, pieces
 from lqd.bench.pieces import ARM, Part, Plan, Results, Setting
 from lqd.checkpoint import write_bytes
-from lqd.errors import unknown
+from lqd.errors import InvalidInput, Unreadable, unknown
 from lqd.tasks import landscape
 from lqd.tasks.brax import ROBOTS
 
@@ -145,13 +146,16 @@ SUITES: dict[str, Callable[[Preset], Plan]] = {
 NAMES = (*SUITES, "all")
 
 
-def plan(suite: str, preset: Preset) -> Plan:
-    """The parts of a suite, or of all."""
+def plan(suite: str | Iterable[str], preset: Preset) -> Plan:
+    """The parts of a suite, of several, or of all."""
+    wanted = [suite] if isinstance(suite, str) else suite
     found: Plan = {}
-    for make in SUITES.values() if suite == "all" else (SUITES[suite],):
-        for name, part in make(preset).items():
-            known = found.get(name, part)
-            found[name] = part._replace(rules=tuple(dict.fromkeys([*known.rules, *part.rules])))
+    for name in SUITES:
+        if name not in wanted and "all" not in wanted:
+            continue
+        for part_name, part in SUITES[name](preset).items():
+            known = found.get(part_name, part)
+            found[part_name] = part._replace(rules=tuple(dict.fromkeys([*known.rules, *part.rules])))
     return found
 
 
@@ -162,7 +166,10 @@ def run(
     progress: pieces.Progress = lambda *_: None,
     num_seeds: int | None = None,
 ) -> dict[str, Any]:
-    """Runs what is missing, and writes manifest.json, results.parquet, history.parquet and landscape/."""
+    """Runs what is missing, and writes manifest.json, results.parquet, history.parquet and landscape/.
+
+    A folder holds the suites that were run into it, one after the other, all of one size.
+    """
     if suite not in NAMES:
         raise unknown("suite", suite, NAMES)
     if preset not in PRESETS:
@@ -170,10 +177,13 @@ def run(
     checks.installed("pyarrow", "bench", "a file of results (Parquet)")
     size = PRESETS[preset]
     if num_seeds is not None:
-        size = dataclasses.replace(size, num_seeds=checks.whole("seeds", num_seeds, 2))
-    results = pieces.measure_all(plan(suite, size), out / "pieces" / preset, progress)
-    found = content(suite, preset, results)
-    if suite in ("landscape", "all"):
+        num_seeds = checks.whole("seeds", num_seeds, 2)
+        robots = size.robots and dataclasses.replace(size.robots, num_seeds=num_seeds)
+        size = dataclasses.replace(size, num_seeds=num_seeds, robots=robots)
+    suites = [name for name in NAMES if name == suite or name in _suites_in(out, preset, num_seeds)]
+    results = pieces.measure_all(plan(suites, size), out / "pieces" / preset, progress)
+    found = content(suites, preset, results) | {"num_seeds": num_seeds}
+    if "landscape" in suites or "all" in suites:
         found["landscape"] = landscapes.run(size.landscapes, out / "landscape", progress)
     if results.plan:
         write(results, out)
@@ -181,14 +191,32 @@ def run(
     return found
 
 
-def content(suite: str, preset: str, results: Results) -> dict[str, Any]:
+def _suites_in(out: pathlib.Path, preset: str, num_seeds: int | None) -> list[str]:
+    """What was run into the folder before; an error if it was of another size."""
+    try:
+        known = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+        before = known["preset"], known["num_seeds"]
+        suites = list(known["suites"])
+    except FileNotFoundError:
+        return []
+    except (ValueError, KeyError, TypeError) as error:
+        raise Unreadable(f"{out / 'manifest.json'} is not that of a bench ({error!r}); give another --out.") from error
+    if before != (preset, num_seeds):
+        raise InvalidInput(
+            f"--out {out} holds results of preset {before[0]!r} with seeds {before[1] or 'as it has'}, these would be "
+            f"of {preset!r} with {num_seeds or 'as it has'}; give another folder."
+        )
+    return suites
+
+
+def content(suites: Sequence[str], preset: str, results: Results) -> dict[str, Any]:
     """What the manifest says: the settings, and how every piece came about."""
     parts = {
         name: {"setting": dataclasses.asdict(part.setting), "rules": part.rules, "pieces": results.made[name]}
         for name, part in results.plan.items()
     }
     made = results.facts() if results.plan else {}
-    return {"suite": suite, "preset": preset, "made": made, "parts": parts}
+    return {"suites": list(suites), "preset": preset, "made": made, "parts": parts}
 
 
 def write(results: Results, out: pathlib.Path) -> None:

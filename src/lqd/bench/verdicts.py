@@ -16,7 +16,7 @@ from lqd import stats
 from lqd.bench.folder import Folder
 from lqd.bench.landscapes import RULES as LANDSCAPES
 from lqd.bench.suites import BLIND
-from lqd.figures.suites import ROBOTS
+from lqd.tasks import ROBOTS
 
 LEVEL = 0.05
 
@@ -54,7 +54,7 @@ def verdicts(folder: Folder) -> list[dict[str, Any]]:
     for part, where in (("arm", "on the arm"), ("walker2d", "on Walker2d"), ("halfcheetah", "on Half-Cheetah")):
         if part in folder.parts:
             found.append(_diversity(folder, part, where))
-    if robots := [part for part in ROBOTS if part in folder.parts]:
+    if robots := [part for part in ("arm", *ROBOTS) if part in folder.parts]:
         found += _robots(folder, robots)
     if BLIND in folder.parts.get("train", {}).get("rules", ()):
         found += _ablation(folder, "train", "on the training functions")

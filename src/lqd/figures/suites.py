@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
-from lqd import stats
+from lqd import stats, tasks
 from lqd.figures import PANEL_COLOURS, _tidy
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ MEASURES = {
     "qd": "QD score\n(/ the best rule's)",
 }
 LEARNED = ("lqd-n", "lqd-f", "lqd-fn")
-BLIND = "lqd-f@random"
-ROBOTS = ("arm", "hopper", "walker2d", "halfcheetah", "ant-velocity", "ant-feet")
+ROBOTS = ("arm", *tasks.ROBOTS)
 
 
 def _note(figure: Figure, folder: "Folder", part: str, more: str = "") -> None:
@@ -47,9 +46,8 @@ def _note(figure: Figure, folder: "Folder", part: str, more: str = "") -> None:
 
 
 def _footer(figure: Figure, folder: "Folder", text: str) -> None:
-    quick = "QUICK PRESET, not the paper's size. " if folder.is_quick else ""
-    lines = textwrap.wrap(quick + text, int(figure.get_figwidth() * 19))
-    figure.supxlabel("\n".join(lines), fontsize=7, color="#B22222" if folder.is_quick else "#555555")
+    lines = textwrap.wrap(folder.caveat + text, int(figure.get_figwidth() * 19))
+    figure.supxlabel("\n".join(lines), fontsize=7, color="#B22222" if folder.caveat else "#555555")
 
 
 def _legend(figure: Figure, rules: Sequence[str], **how) -> None:
@@ -287,9 +285,10 @@ def diversity(folder: "Folder") -> Figure:
 def ablation(folder: "Folder") -> Figure:
     """LQD (F) with the task's descriptors, with random ones, and GA."""
     figure, axes = _panels(folder, ("train", *ROBOTS[1:]), "ablation")
-    blind = "#E69F00"
+    colour = "#E69F00"
     for part, ax in axes.items():
-        if BLIND not in folder.parts[part]["rules"]:
+        blind = next((rule for rule in folder.parts[part]["rules"] if rule.startswith("lqd-f@")), None)
+        if blind is None:
             raise folder.missing("ablation")
 
         def value(history, rule, part=part):
@@ -297,11 +296,11 @@ def ablation(folder: "Folder") -> Figure:
                 return np.log10(stats.regret(history["best"])).mean(axis=2)
             return history["best"][:, :, 0]
 
-        _curves(ax, folder, part, ["lqd-f", "ga", BLIND], value, COLOURS | {BLIND: blind})
+        _curves(ax, folder, part, ["lqd-f", "ga", blind], value, COLOURS | {blind: colour})
         ax.set_ylabel("mean log10 regret of the best so far" if part == "train" else "best fitness so far", fontsize=8)
-    labels = {COLOURS["lqd-f"]: "LQD (F), the task's descriptors", blind: "LQD (F), random descriptors"}
+    labels = {COLOURS["lqd-f"]: "LQD (F), the task's descriptors", colour: "LQD (F), random descriptors"}
     labels[COLOURS["ga"]] = "GA"
-    handles = [Line2D([], [], color=colour, label=label) for colour, label in labels.items()]
+    handles = [Line2D([], [], color=one, label=label) for one, label in labels.items()]
     figure.legend(handles=handles, ncols=3, fontsize=8, frameon=False, loc="outside upper center")
     _note(figure, folder, next(iter(axes)), "mean and 95 % interval over seeds")
     return figure
@@ -426,10 +425,8 @@ def animation(folder: "Folder", rules: Sequence[str] = LEARNED) -> bytes:
             points.set_clim(np.quantile(fitness, 0.05), fitness.max())
             ax.set_title(SHORT[rule], fontsize=9)
         figure.colorbar(image, ax=figure.axes[: len(rules)], shrink=0.8).set_label("share outranked", fontsize=8)
-        quick = "quick preset; " if folder.is_quick else ""
-        figure.supxlabel(
-            f"{quick}Rastrigin, generation {generation}; bright: where a newcomer would survive", fontsize=8
-        )
+        said = f"{folder.caveat}Rastrigin, generation {generation}; bright: where a newcomer would survive"
+        figure.supxlabel(said, fontsize=8, color="#B22222" if folder.caveat else "#555555")
         canvas.draw()
         frames.append(Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").quantize(128))
     buffer = io.BytesIO()

@@ -59,23 +59,21 @@ def draw(name: str, results: pathlib.Path, out: pathlib.Path | None = None) -> l
     if name not in NAMES:
         raise unknown("figure", name, [*NAMES, "training"])
     folder = Folder(results)
-    if name == "all":
-        if out is not None:
-            raise InvalidInput("out is for one figure; all figures go to the folder's own `figures`.")
-        return [path for one, _ in _available(folder) for path in _draw_one(one, folder)]
-    return _draw_one(name, folder, out)
+    if name != "all":
+        return _save(name, folder, None if name == "animation" else suites.FIGURES[name](folder), out)
+    if out is not None:
+        raise InvalidInput("out is for one figure; all figures go to the folder's own `figures`.")
+    return [path for one, figure in _available(folder) for path in _save(one, folder, figure)]
 
 
-def _draw_one(name: str, folder: Folder, out: pathlib.Path | None = None) -> list[pathlib.Path]:
+def _save(name: str, folder: Folder, figure, out: pathlib.Path | None = None) -> list[pathlib.Path]:
     if name == "animation":
         path = out or folder.path / "figures" / "animation.gif"
         write_bytes(path, suites.animation(folder))
         return [path]
-    endings = [".png", ".pdf"] if out is None else [pathlib.Path(out).suffix]
-    if endings[0] not in (".png", ".pdf", ".svg"):
+    if out is not None and pathlib.Path(out).suffix not in (".png", ".pdf", ".svg"):
         raise InvalidInput(f"out must end in .png, .pdf or .svg, got {str(out)!r}.")
-    figure = suites.FIGURES[name](folder)
-    paths = [out] if out is not None else [folder.path / "figures" / f"{name}{ending}" for ending in endings]
+    paths = [out] if out is not None else [folder.path / "figures" / f"{name}.{kind}" for kind in ("png", "pdf")]
     for path in paths:
         figures.save(figure, path)
     return paths
@@ -113,9 +111,7 @@ def page(folder: Folder) -> str:
         "script": script,
         "data": data,
         "facts": _facts(folder),
-        "quick": '<p class="quick">Quick preset: fewer functions, seeds and evaluations than the paper.</p>'
-        if folder.is_quick
-        else "",
+        "caveat": f'<p class="caveat">{html.escape(folder.caveat)}</p>' if folder.caveat else "",
         "figures": "\n".join(_figure(folder, name, figure) for name, figure in _available(folder)),
     }
     text = (HERE / "page.html").read_text(encoding="utf-8")
@@ -132,7 +128,7 @@ def _facts(folder: Folder) -> str:
     made = folder.manifest.get("made") or {}
     versions = ", ".join(f"{name} {version}" for name, version in (made.get("versions") or {}).items())
     said = [
-        f"lqd bench --suite {folder.manifest['suite']} --preset {folder.manifest['preset']}",
+        f"lqd bench --suite {', '.join(folder.manifest['suites'])} --preset {folder.manifest['preset']}",
         ", ".join(made.get("devices") or []),
         f"{made['seconds']:,.0f} s of computing" if made else "",
         versions,

@@ -11,6 +11,7 @@ from lqd.tasks.task import Repeated, Task, TaskBatch
 
 __all__ = [
     "Arm",
+    "ROBOTS",
     "Landscape",
     "LandscapeBatch",
     "Repeated",
