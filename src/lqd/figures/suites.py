@@ -32,17 +32,25 @@ LEARNED = ("lqd-n", "lqd-f", "lqd-fn")
 ROBOTS = ("arm", *tasks.ROBOTS)
 
 
-def _note(figure: Figure, folder: "Folder", part: str, more: str = "") -> None:
-    """Under the figure: what was run, and that it was the quick version if it was."""
-    setting = folder.parts[part]["setting"]
+def _note(figure: Figure, folder: "Folder", parts: str | Sequence[str], more: str = "") -> None:
+    """Under the figure: what was run, part by part where they differ in size."""
+    parts = [parts] if isinstance(parts, str) else parts
+    by_size: dict[str, list[str]] = {}
+    for part in parts:
+        by_size.setdefault(_size(folder.parts[part]["setting"]), []).append(_title(part))
+    said = list(by_size) if len(by_size) == 1 else [f"{', '.join(names)}: {size}" for size, names in by_size.items()]
+    _footer(figure, folder, "; ".join([*said, more] if more else said))
+
+
+def _size(setting: dict[str, Any]) -> str:
     evaluations = setting["population_size"] + setting["num_generations"] * setting["batch_size"]
     said = [f"{setting['num_seeds']} seeds", f"{evaluations:,} evaluations"]
     if setting["functions"][0].startswith("brax/"):
-        said.append(f"population {setting['population_size']}, episodes of {setting['episode_length']} steps")
+        said += [f"population {setting['population_size']}", f"episodes of {setting['episode_length']} steps"]
     elif setting["functions"] != ["arm"]:
         dims = setting["dims"] or [setting["max_dim"]]
-        said.append(f"dimension {', '.join(map(str, dims))}, no noise, no rotation")
-    _footer(figure, folder, "; ".join([*said, more] if more else said))
+        said += [f"dimension {', '.join(map(str, dims))}", "no noise, no rotation"]
+    return ", ".join(said)
 
 
 def _footer(figure: Figure, folder: "Folder", text: str) -> None:
@@ -62,14 +70,18 @@ def _rules(folder: "Folder", part: str, suite: str) -> list[str]:
     return [rule for rule in folder.part(part, suite)["rules"] if rule in COLOURS]
 
 
+def _plain(value: float, _) -> str:
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
 def _plain_numbers(axis) -> None:
     """On a logarithmic axis: 0.1, 1, 10 and, where there is hardly a power of ten in view, some between."""
     low, high = axis.get_view_interval()
-    axis.set_major_formatter("{x:g}")
+    axis.set_major_formatter(_plain)
     axis.set_minor_formatter("")
     if high / low < 30:
         axis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
-        axis.set_minor_formatter("{x:g}")
+        axis.set_minor_formatter(_plain)
     axis.set_tick_params(which="minor", labelsize=7)
 
 
@@ -206,6 +218,7 @@ def _curves(ax, folder: "Folder", part: str, rules, value: Callable[[dict, str],
         ax.fill_between(x, mean - half, mean + half, color=colours[rule], alpha=0.2, lw=0)
     ax.set(xscale="log", xlabel="evaluations")
     _tidy(ax)
+    _plain_numbers(ax.xaxis)
 
 
 def _title(part: str) -> str:
@@ -235,7 +248,7 @@ def robots(folder: "Folder") -> Figure:
         _curves(ax, folder, part, rules, lambda history, rule: history["best"][:, :, 0])
         ax.set_ylabel("best fitness so far", fontsize=8)
     _legend(figure, rules)
-    _note(figure, folder, list(axes)[-1], "mean and 95 % interval")
+    _note(figure, folder, list(axes), "mean and 95 % interval")
     return figure
 
 
@@ -260,7 +273,7 @@ def robots_aggregate(folder: "Folder") -> Figure:
     ax.invert_yaxis()
     ax.set_xlabel("best fitness: 0 is Random's, 1 the best rule's median", fontsize=8)
     _tidy(ax)
-    _note(figure, folder, parts[-1], f"{len(parts)} tasks; interquartile mean and 95 % bootstrap interval")
+    _note(figure, folder, parts, f"{len(parts)} tasks; interquartile mean and 95 % bootstrap interval")
     return figure
 
 
@@ -278,7 +291,7 @@ def diversity(folder: "Folder") -> Figure:
         ax.set_ylabel("novelty / MAP-Elites's at the end", fontsize=8)
         ax.set_ylim(0, None)
     _legend(figure, rules)
-    _note(figure, folder, next(iter(axes)), "mean and 95 % interval; with slots empty, MAP-Elites is more novel")
+    _note(figure, folder, list(axes), "mean and 95 % interval; with slots empty, MAP-Elites is more novel")
     return figure
 
 
@@ -302,7 +315,7 @@ def ablation(folder: "Folder") -> Figure:
     labels[COLOURS["ga"]] = "GA"
     handles = [Line2D([], [], color=one, label=label) for one, label in labels.items()]
     figure.legend(handles=handles, ncols=3, fontsize=8, frameon=False, loc="outside upper center")
-    _note(figure, folder, next(iter(axes)), "mean and 95 % interval over seeds")
+    _note(figure, folder, list(axes), "mean and 95 % interval over seeds")
     return figure
 
 
