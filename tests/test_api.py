@@ -18,6 +18,8 @@ from lqd.evolution import cvt
 from lqd.evolution.compiling import Clock
 from lqd.settings import ARCHIVE_SEED, Settings
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 RULES = ("ga", "random", "ns", "dns", "me")
 BACKENDS = ("host", "jax")
 N, B, T = 16, 4, 12
@@ -812,9 +814,10 @@ def test_an_exception_in_a_compiled_function_keeps_what_was_evaluated():
 def test_both_doors_take_what_settings_hold():
     """Names and defaults are written down three times; they must not drift apart."""
     fields = {field.name: field.default for field in dataclasses.fields(Settings) if field.init}
-    for door, extra in ((lqd.AskTell, set()), (lqd.optimize, {"evaluate", "num_evaluations", "callback", "backend"})):
+    beyond = {"evaluate", "num_evaluations", "callback", "backend", "time_limit_s"}
+    beyond |= {"executor", "steady_state", "checkpoint", "resume"}
+    for door, extra in ((lqd.AskTell, set()), (lqd.optimize, beyond)):
         parameters = inspect.signature(door).parameters
-        extra = extra | ({"time_limit_s"} if door is lqd.optimize else set())
         assert set(parameters) - extra == set(fields)
         for name, default in fields.items():
             if name != "dim":

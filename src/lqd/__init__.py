@@ -8,11 +8,12 @@
 """
 
 from lqd import tasks
-from lqd.api import Progress, optimize, traceable
+from lqd.api import optimize, traceable
 from lqd.ask_tell import AskTell
 from lqd.catalogue import rule
 from lqd.checkpoint import save_rule
 from lqd.errors import EvaluationFailed, Interrupted, InvalidInput, Unreadable
+from lqd.looking import Progress
 from lqd.result import Elites, Result
 from lqd.shipped import card, load
 from lqd.training import imitate, train

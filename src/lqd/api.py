@@ -1,34 +1,17 @@
 """`optimize`: the door for people with a function."""
 
-import itertools
-import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from lqd import checks
-from lqd.ask_tell import AskTell
-from lqd.errors import EvaluationFailed, Interrupted, InvalidInput
-from lqd.evolution import driver
-from lqd.evolution.driver import Rows
-from lqd.evolution.loop import Faults
-from lqd.result import Result, history, make_result
+from lqd import checks, compiled, hosted
+from lqd.errors import InvalidInput
+from lqd.keeping import Keeper
+from lqd.looking import Callback
+from lqd.result import Result
 from lqd.settings import Settings
-from lqd.tasks.function import FunctionTask
-from lqd.tasks.task import Repeated, Task, start_scale
-
-HOST_NOISE = 2**16  # a stream of random numbers that the loop does not use
-
-
-class Progress(NamedTuple):
-    """What a callback is given after each history row; `row` has the same names as a row of `history`."""
-
-    generation: int
-    num_evaluations: int
-    row: dict[str, float]
+from lqd.tasks.task import Task, start_scale
 
 
 def traceable(function: Callable) -> Callable:
@@ -60,12 +43,16 @@ def optimize(
     descriptor_bounds=None,
     minimize: bool = False,
     on_nan: str = "eliminate",
-    callback: Callable[[Progress], bool | None] | None = None,
+    callback: Callback | None = None,
     backend: str = "auto",
     reproduction=None,
     archive_cells: int | None = None,
     qd_offset: float | None = None,
     time_limit_s: float | None = None,
+    executor: Any = None,
+    steady_state: bool = False,
+    checkpoint: Any = None,
+    resume: bool = False,
     seed: int = 0,
 ) -> Result:
     """A diverse set of good solutions of `evaluate`.
@@ -97,6 +84,14 @@ def optimize(
         archive_cells: Also keep the best solution ever seen in each of so many cells, in `result.archive`.
         qd_offset: Fitness that counts as nothing in the archive's QD score, in the sign of your function.
         time_limit_s: Stop after so many seconds, with what there is.
+        executor: Evaluates solutions in parallel, one `x (1, dim)` a call: a number of processes, an executor (of
+            `concurrent.futures`, Dask's `client.get_executor()`, `mpi4py.futures`), or a function that makes one. A
+            solution whose worker dies is tried again; if that goes on it counts as infeasible (`result.num_failed`).
+        steady_state: With an executor, solutions compete as they finish, instead of waiting for the slowest of a batch;
+            `batch_size` of them are on their way at any time. Results then depend on who finishes first.
+        checkpoint: A folder that the run is kept in, written from time to time and at the end.
+        resume: Go on with what the folder holds, as if nothing had happened; also with a larger `num_evaluations`. In
+            an empty folder the run begins.
         seed: Equal seeds give equal results on equal machines.
 
     Raises:
@@ -131,144 +126,20 @@ def optimize(
     checks.one_of("backend", backend, ("auto", "jax", "host"))
     if callback is not None and not callable(callback):
         raise InvalidInput(f"callback must be a function, got {callback!r}.")
+    options: dict[str, Any] = {"callback": callback, "time_limit_s": time_limit_s, "keeper": None}
+    if checkpoint is not None:
+        options["keeper"] = Keeper(checkpoint, resume)
+    elif checks.flag("resume", resume):
+        raise InvalidInput("resume=True goes on with a run that was kept: give its folder, checkpoint=.")
+    if checks.flag("steady_state", steady_state) and executor is None:
+        raise InvalidInput("steady_state=True is for solutions that are evaluated in parallel: give executor= too.")
+    if executor is not None:
+        if backend == "jax" or isinstance(evaluate, Task):
+            what = f"the task {evaluate.name!r}" if isinstance(evaluate, Task) else "backend='jax'"
+            raise InvalidInput(f"executor is for functions on the host, {what} is compiled; leave one of them out.")
+        return hosted.optimize(
+            evaluate, settings, num_generations, executor=executor, steady_state=steady_state, **options
+        )
     if backend == "jax" or (backend == "auto" and _is_traceable(evaluate)):
-        return _optimize_jax(evaluate, settings, num_generations, callback, time_limit_s)
-    return _optimize_host(evaluate, settings, num_generations, callback, time_limit_s)
-
-
-def _optimize_host(evaluate, settings: Settings, num_generations: int, callback, time_limit_s) -> Result:
-    search = AskTell.of(settings)
-    evaluate = _host_function(evaluate, settings)
-    total = settings.population_size + num_generations * settings.batch_size
-    begun = time.perf_counter()
-    stopped_by = None
-    try:
-        while search.num_evaluations < total and stopped_by is None:
-            x = search.ask()
-            try:
-                returned = evaluate(x.copy())
-            except Exception as error:
-                raise _failed(error, _partial(search)) from error
-            fitness, descriptor, extras = checks.evaluation(returned, len(x), search.descriptor_dim)
-            new_rows = search.tell(x, fitness, descriptor, extras)
-            if _told_to_stop(callback, new_rows, settings):
-                stopped_by = "callback"
-            elif time_limit_s is not None and time.perf_counter() - begun > time_limit_s:
-                stopped_by = "time limit" if search.num_evaluations < total else None
-    except EvaluationFailed:
-        raise
-    except KeyboardInterrupt as error:
-        raise _interrupted(_partial(search)) from error
-    except Exception as error:  # a value that cannot be used, or the callback's own: what was found goes with it
-        error.result = _partial(search)  # type: ignore[attr-defined]
-        raise
-    return search.result(stopped_by)
-
-
-def _partial(search: AskTell) -> Result | None:
-    return search.result("error") if search.num_evaluations else None
-
-
-def _failed(error: Exception, result: Result | None) -> EvaluationFailed:
-    num = 0 if result is None else result.num_evaluations
-    reason = str(error).strip().split("\n")[0]
-    return EvaluationFailed(
-        f"evaluate raised {type(error).__name__} after {num} evaluations: {reason}. "
-        f"What was found before is in this exception's `result`.",
-        result,
-    )
-
-
-def _interrupted(result: Result | None) -> Interrupted:
-    num = 0 if result is None else result.num_evaluations
-    return Interrupted(f"interrupted after {num} evaluations; what was found is in this exception's `result`.", result)
-
-
-def _host_function(evaluate, settings: Settings):
-    """A task as a plain function of x; noise gets a new key in every call."""
-    if not isinstance(evaluate, Task):
-        return evaluate
-    stream = jax.random.fold_in(settings.key()[0], HOST_NOISE)
-    keys = (jax.random.fold_in(stream, number) for number in itertools.count())
-
-    def call(x):
-        evaluation = evaluate.evaluate(next(keys), jnp.asarray(x))
-        return evaluation.fitness, evaluation.descriptor, evaluation.extras
-
-    return call
-
-
-def _told_to_stop(callback, rows: list[Rows], settings: Settings) -> bool:
-    """Shows every new row to the callback, then says whether it asked to stop."""
-    if callback is None or not rows:
-        return False
-    records = history(Rows.join(rows), 0, settings.sign).to_dict("records")
-    answers = [callback(Progress(int(row["generation"]), int(row["num_evaluations"]), row)) for row in records]
-    return any(isinstance(answer, bool | np.bool_) and bool(answer) for answer in answers)
-
-
-def _optimize_jax(evaluate, settings: Settings, num_generations: int, callback, time_limit_s) -> Result:
-    task, descriptor_dim = _as_task(evaluate, settings)
-
-    raised: list[BaseException] = []
-
-    def look(state, rows: Rows) -> bool:
-        try:
-            if _told_to_stop(callback, [rows], settings):
-                return True
-        except BaseException as error:  # kept until the result is there to go with it
-            raised.append(error)
-            return True
-        return _fault(state.faults, settings) is not None
-
-    try:
-        run = driver.run(
-            settings.key(), Repeated(task, 1), settings.resolved_rule(descriptor_dim), settings.operator(),
-            num_generations=num_generations, population_size=settings.population_size,
-            batch_size=settings.batch_size, start=settings.start(), centroids=settings.centroids(descriptor_dim),
-            qd_offset=settings.offset(), look=look, look_every_row=callback is not None, time_limit_s=time_limit_s,
-        )  # fmt: skip
-    except InvalidInput:
-        raise
-    except Exception as error:
-        raise _failed(error, None) from error
-    fault = _fault(run.state.faults, settings)
-    stopped_by = "error" if fault is not None or raised else run.stopped_by
-    info = settings.info() | {"compile_s": run.compile_s, "run_s": run.run_s}
-    result = make_result(run.state, run.rows, minimize=settings.minimize, stopped_by=stopped_by, info=info)
-    if run.stopped_by == "interrupt" or any(isinstance(error, KeyboardInterrupt) for error in raised):
-        raise _interrupted(result)
-    if run.failure is not None:
-        raise _failed(run.failure, result) from run.failure
-    for reason in (*raised, *([fault] if fault else [])):
-        reason.result = result  # type: ignore[attr-defined]
-        raise reason
-    return result
-
-
-def _fault(faults: Faults, settings: Settings) -> InvalidInput | None:
-    num_nan, num_infinite = int(faults.num_nan[0]), int(faults.num_infinite[0])
-    if num_infinite:
-        return checks.infinite_fitness(num_infinite, np.asarray(faults.infinite_x[0]), settings.minimize)
-    if num_nan and settings.on_nan == "raise":
-        return checks.nan_fitness(num_nan, np.asarray(faults.nan_x[0]))
-    return None
-
-
-def _as_task(evaluate, settings: Settings) -> tuple[Task, int]:
-    """A function as a task, its shapes checked by tracing alone."""
-    if isinstance(evaluate, Task):
-        return evaluate, evaluate.descriptor_dim
-    descriptor_dim = 0
-    for num in {settings.population_size, settings.batch_size}:
-        try:
-            returned = jax.eval_shape(evaluate, jax.ShapeDtypeStruct((num, settings.dim), jnp.float32))
-        except Exception as error:
-            reason = str(error).strip().split("\n")[0]
-            raise InvalidInput(
-                f"evaluate cannot be traced by JAX ({type(error).__name__}: {reason}). "
-                f"backend='host' calls it as it is."
-            ) from error
-        descriptor_dim = checks.traced_evaluation(returned, num, descriptor_dim or None)
-    sign = jnp.float32(settings.sign)
-    return FunctionTask(settings.box(), sign, evaluate, settings.dim, descriptor_dim), descriptor_dim
+        return compiled.optimize(evaluate, settings, num_generations, **options)
+    return hosted.optimize(evaluate, settings, num_generations, **options)

@@ -9,18 +9,18 @@ import pathlib
 import time
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lqd import catalogue, checkpoint, checks
-from lqd.errors import InvalidInput, Unreadable
+from lqd import checkpoint, checks, statefile
+from lqd.errors import InvalidInput
 from lqd.evolution import driver, loop
 from lqd.evolution.driver import Rows
 from lqd.evolution.loop import State
 from lqd.extras import ExtrasStore
 from lqd.result import Result, make_result
 from lqd.settings import Settings
+from lqd.statefile import Saved
 from lqd.types import Evaluation, Population
 
 
@@ -74,6 +74,7 @@ class AskTell:
         self._num_start_asked = 0  # start points handed out
         self._num_asks = 0  # batches of offspring handed out
         self._num_told = 0
+        self.num_failed = 0  # of those told, how many could not be evaluated
         self._rows: list[Rows] = []
         self._begun = time.perf_counter()
         self._extras = ExtrasStore()
@@ -83,6 +84,11 @@ class AskTell:
         if self._state is None:
             raise InvalidInput("nothing was told yet.")
         return self._state
+
+    @property
+    def sign(self) -> float:
+        """1 where fitness is maximised, -1 where it is minimised."""
+        return self._settings.sign
 
     @property
     def num_evaluations(self) -> int:
@@ -99,12 +105,21 @@ class AskTell:
         """Batches that have competed so far."""
         return 0 if self._state is None else int(self._told.generation)
 
-    def ask(self) -> np.ndarray:
-        """The next solutions to evaluate, `(batch_size, dim)`; fewer only at the end of the start points."""
+    @property
+    def can_ask(self) -> bool:
+        """False while all start points are out and nothing has come back."""
+        return self._num_start_asked < self._settings.population_size or self._state is not None
+
+    def ask(self, num: int | None = None) -> np.ndarray:
+        """The next `num` solutions to evaluate, by default and at most `batch_size`.
+
+        Fewer come at the end of the start points.
+        """
         s = self._settings
+        num = s.batch_size if num is None else min(checks.whole("num", num, 1), s.batch_size)
         if self._num_start_asked < s.population_size:
             first = self._num_start_asked
-            self._num_start_asked = min(first + s.batch_size, s.population_size)
+            self._num_start_asked = min(first + num, s.population_size)
             return self._points[first : self._num_start_asked].copy()
         if self._state is None:
             raise InvalidInput(
@@ -114,7 +129,7 @@ class AskTell:
             self._told, jnp.int32(self._num_asks), self._operator, self._box, s.batch_size, self._start
         )
         self._num_asks += 1
-        x = np.array(x[0])
+        x = np.array(x[0, :num])
         if not np.isfinite(x).all():
             raise InvalidInput("reproduction must return finite numbers; it returned NaN or infinity.")
         return x
@@ -216,82 +231,49 @@ class AskTell:
         return make_result(
             self._told, Rows.join(rows), minimize=s.minimize, stopped_by=stopped_by, info=s.info(),
             extras={name: self._extras.of(numbers) for name, numbers in self._living().items()},
+            num_failed=self.num_failed,
         )  # fmt: skip
 
     def save(self, path: checkpoint.PathLike) -> pathlib.Path:
         """Everything needed to go on, in one file."""
-        s = self._settings
-        rule_arrays, rule_description = catalogue.encode(s.rule)
-        arrays = {f"rule.{name}": value for name, value in rule_arrays.items()}
-        if self._state is not None:
-            arrays |= {f"state.{name}": np.asarray(leaf) for name, leaf in _leaves(self._state).items()}
-            arrays |= self._extras.arrays()
-            if self._rows:
-                rows = Rows.join(self._rows)
-                arrays |= {f"rows.{name}": getattr(rows, name) for name in ("generation", "num_evaluations", "time_s")}
-                arrays |= {f"rows.measures.{name}": value for name, value in rows.measures.items()}
+        arrays = {} if self._state is None else self._extras.arrays()
+        rows = Rows.join(self._rows) if self._rows else None
         description = {
-            "settings": s.info() | {"rule": rule_description},
+            "backend": "host",
             "num_start_asked": self._num_start_asked,
             "num_asks": self._num_asks,
             "num_told": self._num_told,
+            "num_failed": self.num_failed,
             "extras": self._extras.names,
             "next_row": self._extras.next_row,
             "elapsed_s": time.perf_counter() - self._begun,
         }
-        return checkpoint.write_arrays(path, "state", arrays, description)
+        return statefile.write(path, self._settings, self._state, rows, arrays, description)
 
     @classmethod
     def load(cls, path: checkpoint.PathLike, *, rule=None, reproduction=None) -> "AskTell":
         """Goes on where `save` left off. A rule or operator that is your own code has to be given again."""
-        arrays, description = checkpoint.read_arrays(path, "state")
-        settings = dict(description["settings"])
+        saved = Saved(path)
+        settings = dict(saved.description["settings"])
         if rule is None:
-            rule = catalogue.decode(settings["rule"], _under(arrays, "rule."))
+            rule = saved.rule()
             if rule is None:
                 raise InvalidInput(f"{path}: the run used a rule of its own ({settings['rule']['class']}): give rule=.")
         if settings["reproduction"] is not None and reproduction is None:
             raise InvalidInput(f"{path}: the run used the operator {settings['reproduction']!r}: give reproduction=.")
-        search = cls(**settings | {"rule": rule, "reproduction": reproduction})
-        search._num_start_asked, search._num_asks = description["num_start_asked"], description["num_asks"]
-        search._num_told = description["num_told"]
-        search._begun = time.perf_counter() - description["elapsed_s"]
-        saved = _under(arrays, "state.")
-        if saved:
-            search._prepare(saved["population.descriptor"].shape[-1])
-            search._extras.names = description["extras"]
-            search._state = _with_leaves(search._told, saved, path)
-            search._extras.restore(_under(arrays, "extras."), description["next_row"])
-        if "rows.generation" in arrays:
-            search._rows = [
-                Rows(
-                    arrays["rows.generation"],
-                    arrays["rows.num_evaluations"],
-                    arrays["rows.time_s"],
-                    _under(arrays, "rows.measures."),
-                )
-            ]
-        return search
+        return cls(**settings | {"rule": rule, "reproduction": reproduction}).restored(saved)
 
-
-def _under(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
-
-
-def _leaves(state: State) -> dict[str, jax.Array]:
-    """The arrays of a state by dotted name, but for the key, which follows from the seed."""
-    leaves = jax.tree_util.tree_leaves_with_path(state)
-    named = {jax.tree_util.keystr(where, simple=True, separator="."): leaf for where, leaf in leaves}
-    return {name: leaf for name, leaf in named.items() if name != "key"}
-
-
-def _with_leaves(state: State, saved: dict[str, np.ndarray], path) -> State:
-    expected = _leaves(state)
-    if expected.keys() != saved.keys() or any(saved[name].shape != leaf.shape for name, leaf in expected.items()):
-        raise Unreadable(f"{path}: its arrays do not fit its settings.")
-    leaves, structure = jax.tree_util.tree_flatten_with_path(state)
-    names = [jax.tree_util.keystr(where, simple=True, separator=".") for where, _ in leaves]
-    return jax.tree.unflatten(
-        structure,
-        [leaf if name == "key" else jnp.asarray(saved[name]) for name, (_, leaf) in zip(names, leaves, strict=True)],
-    )
+    def restored(self, saved: Saved) -> "AskTell":
+        """This search, as far as the saved one was."""
+        description = saved.description
+        self._num_start_asked, self._num_asks = description["num_start_asked"], description["num_asks"]
+        self._num_told, self.num_failed = description["num_told"], description.get("num_failed", 0)
+        self._begun = time.perf_counter() - description["elapsed_s"]
+        if saved.under("state."):
+            self._prepare(saved.arrays["state.population.descriptor"].shape[-1])
+            self._extras.names = description["extras"]
+            self._state = saved.state(self._told)
+            self._extras.restore(saved.under("extras."), description["next_row"])
+        rows = saved.rows()
+        self._rows = [] if rows is None else [rows]
+        return self

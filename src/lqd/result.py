@@ -70,7 +70,8 @@ class Result:
 
     `x`, `fitness`, `descriptor`, `extras` are the final population (filled slots only, best first).
     `best_x`, `best_fitness` are the best ever evaluated, whether or not the rule kept it; None if nothing was feasible.
-    `archive` holds the best of every cell ever seen, where `archive_cells` was given.
+    `archive` holds the best of every cell ever seen, where `archive_cells` was given. `num_nan` evaluations gave no
+    number, `num_failed` killed the workers of an `executor` again and again.
     """
 
     population: Elites
@@ -81,6 +82,7 @@ class Result:
     num_nan: int
     stopped_by: str | None
     info: dict[str, Any]
+    num_failed: int = 0
 
     @property
     def x(self) -> np.ndarray:
@@ -135,7 +137,7 @@ class Result:
             for name, value in elites.extras.items():
                 arrays[f"{part}.extras.{name}"] = numeric(name, value)
         arrays |= {f"history.{name}": self.history[name].to_numpy() for name in self.history}
-        names = ("num_evaluations", "num_nan", "stopped_by", "info")
+        names = ("num_evaluations", "num_nan", "num_failed", "stopped_by", "info")
         description = {name: getattr(self, name) for name in names} | {"history": list(self.history)}
         return checkpoint.write_arrays(path, "result", arrays, description)
 
@@ -172,6 +174,7 @@ def make_result(
     stopped_by: str | None,
     info: dict[str, Any],
     extras: dict[str, dict[str, np.ndarray]] | None = None,
+    num_failed: int = 0,
 ) -> Result:
     """The result of one of the tasks of a state, from the loop's own (maximised, batched) data."""
     sign = -1.0 if minimize else 1.0
@@ -187,6 +190,7 @@ def make_result(
         None if state.archive is None else elites("archive", state.archive.elites),
         num_evaluations=int(rows.num_evaluations[-1]),
         num_nan=int(np.asarray(state.faults.num_nan)[task]),
+        num_failed=num_failed,
         stopped_by=stopped_by,
         info=info,
     )

@@ -21,17 +21,24 @@ SETTINGS = {
 
 
 def test_the_table_has_a_row_for_every_setting_and_rule(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(generalisation.PRESETS, "tiny", SETTINGS)
+    settings = {"arm": SETTINGS["arm"]}
+    monkeypatch.setitem(generalisation.PRESETS, "tiny", settings)
     monkeypatch.setattr(generalisation, "RULES", ("lqd-f",))
     main(["bench", "--suite", "generalisation", "--preset", "tiny", "--out", str(tmp_path), "--quiet"])
     printed = capsys.readouterr().out
-    assert "3 descriptors" in printed
+    assert "arm" in printed
     assert "generalisation.md" in printed
     content = json.loads((tmp_path / "generalisation.json").read_text())
     names = [(row["setting"], row["rule"]) for row in content["rows"]]
-    assert names == [(setting, rule) for setting in SETTINGS for rule in generalisation.RULES]
+    assert names == [(setting, rule) for setting in settings for rule in generalisation.RULES]
     text = (tmp_path / "generalisation.md").read_text()
     assert text.count("\n| arm |") == len(generalisation.RULES)
+
+
+def test_descriptors_of_another_dimension_are_measured(tmp_path):
+    table = pieces.Bench(SETTINGS["3 descriptors"], tmp_path).measure("lqd-f")
+    assert table["novelty"].shape == (2, 1)
+    assert (table["novelty"] > 0).all()
 
 
 def test_the_arm_is_measured_in_its_own_units(tmp_path):

@@ -9,6 +9,8 @@ from lqd.evolution import geometric, network, numerics
 from lqd.evolution.learned import Learned
 from lqd.evolution.network import Architecture
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 INF = np.inf
 ARCHITECTURE = Architecture(num_layers=2, num_hidden=24, recipe=2)
 

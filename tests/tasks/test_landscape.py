@@ -18,6 +18,8 @@ from lqd.errors import InvalidInput
 from lqd.tasks import bbob, landscape
 from lqd.tasks.task import Task, TaskBatch
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 WIDTH, COUNT = 8, 4
 SETTINGS = {"width": WIDTH, "min_dim": 2, "max_dim": 7}
 x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64

@@ -76,25 +76,33 @@ def run(
     look: Callable[[State, Rows], bool | None] | None = None,
     look_every_row: bool = False,
     time_limit_s: float | None = None,
+    before: tuple[State, Rows] | None = None,
 ) -> Run:
-    """Runs K tasks for `num_generations`; `look(state, new rows)` comes between calls and may return True to stop."""
+    """Runs K tasks for `num_generations`; `look(state, new rows)` comes between calls and may return True to stop.
+
+    With `before`, a state of the same run and its history, it goes on from there.
+    """
     every = every or rows_every(population_size)
     begun, clock = time.perf_counter(), compiling.Clock()
-    parts: list[Rows] = []
+    parts: list[Rows] = [] if before is None else [before[1]]
+    elapsed_before = 0.0 if before is None else float(before[1].time_s[-1])
     stopped_by: str | None = None
     failure: Exception | None = None
 
     def note(state, generation, measures):
-        elapsed = np.full(len(generation), time.perf_counter() - begun)
+        elapsed = np.full(len(generation), time.perf_counter() - begun + elapsed_before)
         parts.append(Rows(generation, population_size + batch_size * generation, elapsed, measures))
         return look is not None and look(state, parts[-1]) is True
 
     with clock:
-        state = loop.jit_begin(key, tasks, rule, population_size, start, centroids)
-        first = {name: np.asarray(value)[None] for name, value in loop.jit_measure(state, qd_offset).items()}
-        done, num_rows = 0, 1
-        if note(state, np.array([0]), first):
-            stopped_by = "callback"
+        if before is None:
+            state = loop.jit_begin(key, tasks, rule, population_size, start, centroids)
+            first = {name: np.asarray(value)[None] for name, value in loop.jit_measure(state, qd_offset).items()}
+            if note(state, np.array([0]), first):
+                stopped_by = "callback"
+        else:
+            state = before[0]
+        done, num_rows = int(state.generation), 1
         try:
             while done < num_generations and stopped_by is None:
                 num = min(num_rows * every, num_generations - done)

@@ -13,6 +13,7 @@ import numpy as np
 
 from lqd.checkpoint import read_arrays, write_arrays
 from lqd.errors import InvalidInput, Unreadable
+from lqd.locking import locked
 from lqd.meta.config import Config, from_dict, to_dict
 
 NUM_KEPT = 3
@@ -78,21 +79,8 @@ class Store:
 
     @contextlib.contextmanager
     def lock(self):
-        """Keeps a second process out. The system lets go of the lock when its holder dies, however it dies."""
-        import fcntl
-
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            file = (self.folder / ".lock").open("a")
-        except OSError as error:
-            raise InvalidInput(f"--out {self.folder} cannot be written to ({error.strerror}).") from error
-        with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise InvalidInput(f"--out {self.folder} is in use by another process; give another folder.") from None
-            for torn in self.folder.glob(".*.safetensors.*"):  # what a killed writer left
-                torn.unlink(missing_ok=True)
+        """Keeps a second process out."""
+        with locked(self.folder, "--out"):
             yield
 
 

@@ -1,0 +1,97 @@
+"""The file that a search goes on from: its settings, its rule, its state, its history."""
+
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lqd import catalogue, checkpoint
+from lqd.checkpoint import PathLike
+from lqd.errors import InvalidInput, Unreadable
+from lqd.evolution.driver import Rows
+from lqd.evolution.loop import State
+from lqd.settings import Settings
+
+KIND = "state"
+COLUMNS = ("generation", "num_evaluations", "time_s")
+
+
+class Saved:
+    """What a file holds; `arrays` without prefix under `under(prefix)`."""
+
+    def __init__(self, path: PathLike):
+        self.path = path
+        self.arrays, self.description = checkpoint.read_arrays(path, KIND)
+
+    def under(self, prefix: str) -> dict[str, np.ndarray]:
+        return {name.removeprefix(prefix): value for name, value in self.arrays.items() if name.startswith(prefix)}
+
+    def rows(self) -> Rows | None:
+        if "rows.generation" not in self.arrays:
+            return None
+        generation, num_evaluations, time_s = (self.arrays[f"rows.{name}"] for name in COLUMNS)
+        return Rows(generation, num_evaluations, time_s, self.under("rows.measures."))
+
+    def state(self, like: State) -> State:
+        """The state, in the shape of another one (of which only the key is used, which follows from the seed)."""
+        saved, expected = self.under("state."), _leaves(like)
+        if expected.keys() != saved.keys() or any(saved[name].shape != leaf.shape for name, leaf in expected.items()):
+            raise Unreadable(f"{self.path}: its arrays do not fit its settings.")
+        leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+        filled = [like.key if _name(where) == "key" else jnp.asarray(saved[_name(where)]) for where, _ in leaves]
+        return jax.tree.unflatten(structure, filled)
+
+    def rule(self) -> Any:
+        """The rule; None if it is the user's own code."""
+        return catalogue.decode(self.description["settings"]["rule"], self.under("rule."))
+
+    def check(self, settings: Settings, backend: str) -> None:
+        """An error unless these settings are those of the saved search."""
+        if (before := self.description["backend"]) != backend:
+            raise InvalidInput(
+                f"checkpoint {self.path} holds a run with backend {before!r}, this one has {backend!r}; give another "
+                f"folder."
+            )
+        arrays, wanted = _of_settings(settings)
+        wanted, found = json.loads(json.dumps(wanted)), self.description["settings"]
+        different = [
+            f"{name} ({found.get(name)!r}, now {wanted[name]!r})" for name in wanted if found.get(name) != wanted[name]
+        ]
+        saved = self.under("rule.")
+        if not different and (
+            saved.keys() != arrays.keys() or any(not np.array_equal(saved[name], arrays[name]) for name in arrays)
+        ):
+            different = ["rule (other weights)"]
+        if different:
+            raise InvalidInput(
+                f"checkpoint {self.path} holds another run; it differs in {'; '.join(different)}. Give another folder."
+            )
+
+
+def write(path: PathLike, settings: Settings, state: State | None, rows: Rows | None, arrays, description):
+    """A search as one file, with further arrays and values."""
+    rule_arrays, described = _of_settings(settings)
+    arrays = dict(arrays) | {f"rule.{name}": value for name, value in rule_arrays.items()}
+    if state is not None:
+        arrays |= {f"state.{name}": np.asarray(leaf) for name, leaf in _leaves(state).items()}
+    if rows is not None:
+        arrays |= {f"rows.{name}": getattr(rows, name) for name in COLUMNS}
+        arrays |= {f"rows.measures.{name}": value for name, value in rows.measures.items()}
+    return checkpoint.write_arrays(path, KIND, arrays, dict(description) | {"settings": described})
+
+
+def _of_settings(settings: Settings) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    arrays, rule = catalogue.encode(settings.rule)
+    return arrays, settings.info() | {"rule": rule}
+
+
+def _name(where) -> str:
+    return jax.tree_util.keystr(where, simple=True, separator=".")
+
+
+def _leaves(state: State) -> dict[str, Any]:
+    """The arrays of a state by dotted name, but for the key, which follows from the seed."""
+    named = {_name(where): leaf for where, leaf in jax.tree_util.tree_leaves_with_path(state)}
+    return {name: leaf for name, leaf in named.items() if name != "key"}

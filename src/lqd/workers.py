@@ -1,0 +1,192 @@
+"""Solutions evaluated one by one in an executor: processes here, a cluster's workers elsewhere.
+
+Whatever a function raises is brought back as a value, so that an exception of a future always means that its worker
+died. A pool that broke with it is replaced, and those who were in it are tried again one at a time, which shows who is
+to blame; who is to blame too often has failed, and the others go on.
+"""
+
+import concurrent.futures
+import multiprocessing
+import traceback
+import uuid
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lqd import checks
+from lqd.errors import InvalidInput
+
+NUM_TRIES = 2  # alone, after it was lost among others
+
+
+class WorkerError(RuntimeError):
+    """What `evaluate` raised in a worker, with the traceback from there."""
+
+
+class Outcome(NamedTuple):
+    """What came of one solution: what `evaluate` returned, or why there is nothing."""
+
+    number: int
+    x: np.ndarray
+    returned: Any = None
+    failure: str | None = None  # its workers died
+    raised: WorkerError | None = None
+
+
+class _Waiting(NamedTuple):
+    number: int
+    x: np.ndarray
+    num_tries: int = 0
+
+
+class _Raised(NamedTuple):
+    summary: str
+    details: str
+
+
+def _call(evaluate, x, attempt):
+    """`attempt` is never twice the same: Dask takes equal calls for one, whose result it knows already."""
+    try:
+        return evaluate(x)
+    except Exception as error:
+        return _Raised(f"{type(error).__name__}: {str(error).strip()}".split("\n")[0], traceback.format_exc())
+
+
+def processes(num: int) -> ProcessPoolExecutor:
+    """So many processes of their own: forked ones may hang, since JAX has threads."""
+    return ProcessPoolExecutor(num, mp_context=multiprocessing.get_context("spawn"))
+
+
+class Workers:
+    """Hands solutions to an executor and gives back what comes of them, in the order in which they finish."""
+
+    def __init__(self, evaluate: Callable, executor: Any):
+        self._evaluate = evaluate
+        self._make: Callable[[], Any] | None = None
+        is_executor = callable(getattr(executor, "submit", None)) and not isinstance(executor, type)
+        if isinstance(executor, int) and not isinstance(executor, bool):
+            num = checks.whole("executor", executor, 1)
+            self._make = lambda: processes(num)
+        elif not is_executor:
+            if not callable(executor):
+                raise InvalidInput(
+                    f"executor must be a number of processes, an executor with a method `submit` (of "
+                    f"concurrent.futures, Dask's client.get_executor(), ...) or a function that makes one, "
+                    f"got {executor!r}."
+                )
+            self._make = executor
+        elif isinstance(executor, ProcessPoolExecutor):
+            self._make = lambda: _like(executor)
+        self._own = not is_executor  # it is ours to shut down
+        self._executor = self._make() if self._own and self._make else executor
+        if not callable(getattr(self._executor, "submit", None)):
+            raise InvalidInput(f"executor must make something with a method `submit`, it made {self._executor!r}.")
+        self._queue: deque[_Waiting] = deque()
+        self._suspects: deque[_Waiting] = deque()  # lost their worker: next, one at a time
+        self._flying: dict[Future, _Waiting] = {}
+        self._done: deque[Outcome] = deque()
+        self._on_trial = False  # the only one on its way is a suspect
+        self._number = self._num_sent = 0
+        self._name = uuid.uuid4().hex
+
+    @property
+    def num_open(self) -> int:
+        """Solutions that were given and have not come back."""
+        return len(self._queue) + len(self._suspects) + len(self._flying) + len(self._done)
+
+    def submit(self, x: np.ndarray) -> int:
+        """Gives a solution (dim,) to a worker; returns its number."""
+        self._number += 1
+        self._queue.append(_Waiting(self._number, x))
+        self._send()
+        return self._number
+
+    def next(self) -> Outcome:
+        """Waits for the next one to finish."""
+        while not self._done:
+            self._send()
+            finished, _ = concurrent.futures.wait(self._flying, return_when=concurrent.futures.FIRST_COMPLETED)
+            for future in sorted(finished, key=lambda future: self._flying[future].number):
+                if future in self._flying:  # not lost with another one meanwhile
+                    self._take(future)
+        return self._done.popleft()
+
+    def close(self) -> None:
+        """Drops what has not begun; an executor of the user's own stays open."""
+        for future in self._flying:
+            future.cancel()
+        if self._own:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _send(self) -> None:
+        """All that wait; but while there are suspects, one of them, alone."""
+        while (self._queue or self._suspects) and not self._on_trial:
+            if self._suspects and self._flying:
+                return
+            self._on_trial = bool(self._suspects)
+            waiting = (self._suspects or self._queue).popleft()
+            try:
+                self._num_sent += 1
+                future = self._executor.submit(_call, self._evaluate, waiting.x[None], f"{self._name}-{self._num_sent}")
+            except BrokenExecutor as error:
+                if self._flying:  # whose fault it was, their futures will say
+                    self._suspects.append(waiting)
+                    return
+                self._replace(error)
+                self._again(waiting, error, blamed=True)
+                self._on_trial = False
+                continue
+            self._flying[future] = waiting
+
+    def _take(self, future: Future) -> None:
+        waiting = self._flying.pop(future)
+        alone, self._on_trial = self._on_trial or not self._flying, False
+        try:
+            returned = future.result()
+        except BrokenExecutor as error:
+            others = list(self._flying.values())
+            self._flying.clear()  # they are lost as well
+            self._replace(error)
+            self._again(waiting, error, blamed=alone)
+            for other in others:
+                self._again(other, error)
+        except Exception as error:
+            if "pickle" in f"{type(error).__name__} {error}".lower():
+                raise InvalidInput(
+                    f"evaluate, or what it returns, cannot be sent to a worker ({error}). "
+                    f"Define the function at the top level of a module."
+                ) from error
+            self._again(waiting, error, blamed=alone)
+        else:
+            raised = None
+            if isinstance(returned, _Raised):
+                raised = WorkerError(returned.summary)
+                raised.add_note(returned.details)
+            self._done.append(Outcome(waiting.number, waiting.x, returned, raised=raised))
+
+    def _again(self, waiting: _Waiting, error: Exception, blamed: bool = False) -> None:
+        waiting = waiting._replace(num_tries=waiting.num_tries + blamed)
+        if waiting.num_tries < NUM_TRIES:
+            self._suspects.append(waiting)
+        else:
+            why = f"{type(error).__name__}: {error}"
+            self._done.append(Outcome(waiting.number, waiting.x, failure=why))
+
+    def _replace(self, error: BrokenExecutor) -> None:
+        if self._make is None:
+            raise InvalidInput(
+                f"executor: a worker died and {type(self._executor).__name__} cannot go on ({error}). Give a function "
+                f"that makes the executor, executor=lambda: ..., and a broken one is replaced."
+            ) from error
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor, self._own = self._make(), True
+
+
+def _like(pool: ProcessPoolExecutor) -> ProcessPoolExecutor:
+    """A pool as this one was."""
+    given = {"max_workers": "_max_workers", "mp_context": "_mp_context", "initializer": "_initializer"}
+    given |= {"initargs": "_initargs", "max_tasks_per_child": "_max_tasks_per_child"}
+    return ProcessPoolExecutor(**{name: getattr(pool, kept) for name, kept in given.items() if hasattr(pool, kept)})

@@ -1,0 +1,27 @@
+"""Imitation with the second recipe of features; by itself, because it compiles long."""
+
+import jax
+import pytest
+
+from lqd.evolution import network
+from lqd.evolution.network import Architecture
+from lqd.meta import imitation
+from lqd.meta.imitation import Imitation
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+
+def test_recipe_2_learns_too():
+    key, architecture = jax.random.key(0), Architecture(num_layers=1, recipe=2)
+    config = Imitation(
+        num_synthetic_rounds=2, num_own_rounds=1, steps_per_round=60, num_populations=8, num_at_once=4,
+        num_warmup_steps=10, synthetic_size=24, population_size=24, batch_size=8, num_generations=12, num_snapshots=4,
+        num_per_function=2, functions=("sphere",), num_held_out=32,
+    )  # fmt: skip
+    held_out = imitation.held_out(jax.random.key(99), config, "dns", architecture)
+    state, losses = imitation.init(imitation.prepared(network.init_params(key, architecture))), []
+    for number in range(config.num_rounds):
+        state, measured = imitation.run_round(key, state, number, config, "dns", architecture, held_out)
+        losses.append(float(measured["loss"]))
+    assert losses[-1] < losses[0]
+    assert float(measured["spearman_synthetic"]) > 0.5
