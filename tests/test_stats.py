@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from lqd import stats
 
@@ -122,3 +123,11 @@ def test_a_profile_counts_runs():
     values = np.array([[1.0, 2.0], [3.0, 4.0]])
     np.testing.assert_array_equal(stats.profile(values, np.array([0.5, 2.0, 3.5, 5.0])), [1.0, 0.75, 0.25, 0.0])
     np.testing.assert_array_equal(stats.quartiles(np.arange(5.0)[:, None])[:, 0], [1.0, 2.0, 3.0])
+
+
+def test_a_single_collapse_does_not_decide_the_middle_of_logs():
+    """Eight functions, of which the outer quarters do not count: a zero, a NaN beside them, a huge value."""
+    values = np.array([[0.0, 0.1, 1.0, 10.0, 10.0, 1.0, 1e6, 1e9], [0.0, 1.0, 4.0, 4.0, 4.0, 4.0, 1e9, np.nan]])
+    np.testing.assert_allclose(stats.middle_of_logs(values), [np.sqrt(10), (1.0 * 4.0**4) ** 0.2])
+    logs = np.random.default_rng(0).normal(size=(3, 12))
+    np.testing.assert_allclose(np.log(stats.middle_of_logs(np.exp(logs))), scipy.stats.trim_mean(logs, 0.25, axis=1))

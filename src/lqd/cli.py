@@ -245,20 +245,25 @@ class Figure:
     figure: Annotated[str, tyro.conf.Positional]
     """pareto, bars-train, bars-ood, grid, robots, robots-aggregate, diversity, ablation, landscape, aggregate,
     ecdf, profiles, animation (a GIF), all; or training"""
-    results: Annotated[pathlib.Path, tyro.conf.Positional]
+    folder: Annotated[pathlib.Path | None, tyro.conf.Positional] = None
     """Folder of the bench or of the training run."""
+    results: pathlib.Path | None = None
+    """The same, by name."""
     out: pathlib.Path | None = None
     """File to write, .png or .pdf; default: both in DIR/figures, or curve.png in the folder of a training run."""
 
     def main(self) -> None:
+        folder = self.folder or self.results
+        if folder is None or None not in (self.folder, self.results):
+            raise InvalidInput("figure needs one folder of results: lqd figure ID DIR, or lqd figure ID --results DIR.")
         if self.figure == "training":
             from lqd import training
 
-            print(f"Wrote {training.draw(self.results, self.out)}")
+            print(f"Wrote {training.draw(folder, self.out)}")
             return
         from lqd import report
 
-        for path in report.draw(self.figure, self.results, self.out):
+        for path in report.draw(self.figure, folder, self.out):
             print(f"Wrote {path}")
 
 

@@ -112,15 +112,26 @@ def interquartile_mean(values: Float[np.ndarray, "S F"]) -> tuple[float, float, 
     """The mean of the middle half of all runs, with a 95 % interval by resampling seeds within each function."""
 
     def middle(sample):
-        ordered = np.sort(sample.reshape(*sample.shape[:-2], -1), axis=-1)
-        cut = ordered.shape[-1] // 4
-        return ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1)
+        return _middle(np.sort(sample.reshape(*sample.shape[:-2], -1), axis=-1)).mean(axis=-1)
 
     rng = np.random.default_rng(0)
     num_seeds, num_functions = values.shape
     picks = rng.integers(num_seeds, size=(2000, num_seeds, num_functions))
     low, high = np.quantile(middle(np.take_along_axis(values[None], picks, axis=1)), [0.025, 0.975])
     return float(middle(values)), float(low), float(high)
+
+
+def middle_of_logs(values: Float[np.ndarray, "S F"]) -> Float[np.ndarray, " S"]:
+    """For each seed, the geometric mean over the middle half of the functions: no zero of a single one decides."""
+    with np.errstate(divide="ignore"):
+        logs = np.sort(np.log(values), axis=1)
+    return np.exp([_middle(row[~np.isnan(row)]).mean() for row in logs])
+
+
+def _middle(ordered: np.ndarray) -> np.ndarray:
+    """Without the lowest and the highest quarter, along the last axis."""
+    cut = ordered.shape[-1] // 4
+    return ordered[..., cut : ordered.shape[-1] - cut]
 
 
 def profile(values: Float[np.ndarray, "S F"], levels: Float[np.ndarray, " L"]) -> Float[np.ndarray, " L"]:

@@ -48,10 +48,14 @@ def test_files(folder, capsys, tmp_path):
     main(["figure", "pareto", str(folder)])
     for ending, magic in (("png", b"\x89PNG"), ("pdf", b"%PDF")):
         assert (folder / "figures" / f"pareto.{ending}").read_bytes().startswith(magic)
-    main(["figure", "animation", str(folder), "--out", str(tmp_path / "a.gif")])
+    main(["figure", "animation", "--results", str(folder), "--out", str(tmp_path / "a.gif")])
     assert (tmp_path / "a.gif").read_bytes().startswith(b"GIF8")
     main(["report", str(folder)])
     assert "report.html" in capsys.readouterr().out
+    for given in ([], [str(folder), "--results", str(folder)]):
+        with pytest.raises(SystemExit):
+            main(["figure", "pareto", *given])
+        assert "figure needs one folder of results" in capsys.readouterr().err
     with pytest.raises(InvalidInput, match=r"figure.*'paretto'.*pareto"):
         report.draw("paretto", folder)
     with pytest.raises(InvalidInput, match=r"out must end in"):

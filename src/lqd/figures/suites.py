@@ -62,7 +62,8 @@ def _legend(figure: Figure, rules: Sequence[str], **how) -> None:
     handles = [
         Line2D([], [], color=COLOURS[rule], marker=MARKERS[rule], ms=5, lw=1.5, label=SHORT[rule]) for rule in rules
     ]
-    figure.legend(handles=handles, ncols=len(rules), fontsize=8, frameon=False, **{"loc": "outside upper center"} | how)
+    ncols = min(len(rules), int(figure.get_figwidth() / 0.95))
+    figure.legend(handles=handles, ncols=ncols, fontsize=8, frameon=False, **{"loc": "outside upper center"} | how)
 
 
 def _rules(folder: "Folder", part: str, suite: str) -> list[str]:
@@ -70,7 +71,13 @@ def _rules(folder: "Folder", part: str, suite: str) -> list[str]:
     return [rule for rule in folder.part(part, suite)["rules"] if rule in COLOURS]
 
 
+def _wrapped(name: str) -> str:
+    return textwrap.fill(name.replace("_", " "), 14)
+
+
 def _plain(value: float, _) -> str:
+    if value >= 1e5:
+        return f"$10^{{{np.log10(value):.0f}}}$"
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
@@ -101,14 +108,14 @@ def pareto(folder: "Folder") -> Figure:
     ax = figure.subplots()
     places = {}
     for rule in rules:
-        logs = [np.log10(_relative(folder, "train", rule, measure)) for measure in ("novelty", "fitness")]
-        x, y = (10 ** stats.quartiles(np.nanmean(values, axis=1)) for values in logs)
+        found = (_relative(folder, "train", rule, measure) for measure in ("novelty", "fitness"))
+        x, y = (stats.quartiles(stats.middle_of_logs(values)) for values in found)
         places[rule] = x[1], y[1]
         ax.errorbar(
             x[1], y[1], xerr=[[x[1] - x[0]], [x[2] - x[1]]], yerr=[[y[1] - y[0]], [y[2] - y[1]]], color=COLOURS[rule],
             marker=MARKERS[rule], ms=8, lw=1, capsize=2,
         )  # fmt: skip
-        offset = (8, -14) if rule == "me" else (8, 5)
+        offset = {"me": (8, -14), "dns": (-34, -14)}.get(rule, (8, 5))  # these three are often close
         ax.annotate(SHORT[rule], places[rule], xytext=offset, textcoords="offset points", fontsize=9)
     front = [
         place
@@ -122,7 +129,7 @@ def pareto(folder: "Folder") -> Figure:
     _tidy(ax)
     _plain_numbers(ax.xaxis)
     _plain_numbers(ax.yaxis)
-    said = "median and quartiles over seeds of the geometric mean over functions"
+    said = "median and quartiles over seeds of the geometric mean over the middle half of the functions"
     filled = {rule: folder.table("train", rule)["num_filled"].mean() for rule in rules}
     fewer = [f"{SHORT[rule]} {num:.0f}" for rule, num in filled.items() if num < max(filled.values()) - 0.5]
     _note(figure, folder, "train", said + (f"; filled slots: {', '.join(fewer)}, others all" if fewer else ""))
@@ -147,7 +154,7 @@ def _bars(folder: "Folder", part: str, suite: str, per_row: int) -> Figure:
                 ax.errorbar(x, middle, yerr=[middle - low, high - middle], fmt="none", ecolor="#444444", lw=0.7)
             ax.axhline(1, color="#777777", lw=1, ls="--")
             ax.set(yscale="linear" if measure == "qd" else "log", ylabel=label)
-            ax.set_xticks(range(len(row)), [names[i].replace("_", " ") for i in row], fontsize=8)
+            ax.set_xticks(range(len(row)), [_wrapped(names[i]) for i in row], fontsize=8)
             ax.set_xlim(-0.6, min(per_row, len(names)) - 0.4)
             ax.yaxis.label.set_fontsize(8)
             _tidy(ax)
@@ -354,10 +361,12 @@ def aggregate(folder: "Folder") -> Figure:
             ax.barh(i, high - low, left=low, height=0.7, color=COLOURS[rule], alpha=0.45)
             ax.plot(middle, i, "|", ms=13, mew=2, color=COLOURS[rule])
         ax.set(xscale="linear" if measure == "qd" else "log", xlabel=label.replace("\n", " "))
+        ax.use_sticky_edges = False
         ax.grid(axis="x", color="#eeeeee")
         ax.set_axisbelow(True)
         ax.xaxis.label.set_fontsize(8)
         _tidy(ax)
+        ax.margins(x=0.08)
         if measure != "qd":
             _plain_numbers(ax.xaxis)
     figure.axes[0].set_yticks(range(len(rules)), [SHORT[rule] for rule in rules], fontsize=8)
@@ -405,7 +414,7 @@ def _heat(ax, found: dict, frame: int, values: np.ndarray, vmin: float, vmax: fl
 def landscape(folder: "Folder") -> Figure:
     """The score of a newcomer of median fitness at every point of descriptor space, after the last generation."""
     rules = [*LEARNED, "dns"]
-    figure = Figure(figsize=(3.3 * len(rules), 3.9), layout="constrained")
+    figure = Figure(figsize=(3.3 * len(rules), 4.1), layout="constrained")
     for ax, rule in zip(figure.subplots(1, len(rules)), rules, strict=True):
         found = folder.landscape(rule)
         values = found["score"][-1]
@@ -413,7 +422,9 @@ def landscape(folder: "Folder") -> Figure:
         image, points = _heat(ax, found, -1, values, *np.quantile(finite, [0.01, 0.99]))
         ax.set_title(SHORT[rule], fontsize=10)
         figure.colorbar(image, ax=ax, location="bottom", shrink=0.8, pad=0.02).ax.tick_params(labelsize=7)
-    figure.colorbar(points, ax=figure.axes[: len(rules)], shrink=0.7).set_label("fitness of individuals", fontsize=8)
+    bar = figure.colorbar(points, ax=figure.axes[: len(rules)], shrink=0.7, pad=0.01)
+    bar.set_label("fitness of individuals", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
     setting = folder.manifest["landscape"]["setting"]
     when = f"Rastrigin, dimension {setting['max_dim']}, generation {setting['num_generations']}"
     _footer(figure, folder, f"{when}; bright: high competition fitness of a newcomer of median fitness")
