@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-robots check format bench-arm clean
+.PHONY: help demo test test-long test-robots test-qdax check format bench-arm clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,11 @@ test-long: $(VENV)/.dev ## the fast suite and the slow tests
 test-robots: $(VENV)/.dev ## the tests that need brax
 	$(PIP) -e '.[brax]'
 	$(BIN)/python -m pytest tests/tasks/test_brax.py
+
+test-qdax: $(VENV)/.dev ## the tests that need QDax, without the simulators that it asks for
+	$(PIP) chex
+	$(PIP) --no-deps qdax
+	$(BIN)/python -m pytest tests/integrations/test_qdax.py tests/test_readme.py
 
 check: $(VENV)/.dev ## lint, format and types
 	$(BIN)/ruff check .
