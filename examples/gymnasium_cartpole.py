@@ -64,9 +64,7 @@ def main(arguments=None) -> lqd.Result:
     where = result.descriptor[result.fitness >= 475, 0]
     print(result)
     if len(where):
-        print(
-            f"{len(where)} of them balance the pole, at places from {where.min():.2f} to {where.max():.2f}"
-        )
+        print(f"{len(where)} of them balance the pole, at places from {where.min():.2f} to {where.max():.2f}")
     result.plot().savefig(f"{given.out}/policies.png")
     print(f"Wrote {given.out}/policies.png")
     return result
