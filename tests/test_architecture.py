@@ -34,6 +34,7 @@ FLOORS = [
     {"runs", "training", "bench", "show"},
     {"report"},
     {"cli"},
+    {"rerun"},
     {"__main__"},
 ]
 FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}

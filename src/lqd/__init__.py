@@ -12,7 +12,7 @@ from lqd.api import optimize, traceable
 from lqd.ask_tell import AskTell
 from lqd.catalogue import rule
 from lqd.checkpoint import save_rule
-from lqd.errors import EvaluationFailed, Interrupted, InvalidInput, Unreadable
+from lqd.errors import EvaluationFailed, Interrupted, InvalidInput, Unreadable, Unwritable
 from lqd.looking import Progress
 from lqd.result import Elites, Result
 from lqd.shipped import card, load
@@ -41,6 +41,7 @@ __all__ = [
     # errors
     "InvalidInput",
     "Unreadable",
+    "Unwritable",
     "EvaluationFailed",
     "Interrupted",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import tempfile
 from collections.abc import Mapping
 from typing import Any
@@ -16,30 +17,39 @@ from typing import Any
 import jax
 import numpy as np
 
-from lqd.errors import Unreadable
+from lqd.errors import Unreadable, Unwritable
 from lqd.evolution.learned import Learned
 from lqd.evolution.network import Architecture, init_params
 
 VERSION = "1"
+TORN = re.compile(r"\..+\.[a-z0-9_]{8}")  # as mkstemp names them
 PathLike = str | os.PathLike[str]
 
 
 def write_bytes(path: PathLike, content: bytes) -> pathlib.Path:
     """Writes the whole file or nothing: to a neighbour first, flushed to the disk, then renamed."""
     path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        pathlib.Path(name).unlink(missing_ok=True)
-        raise
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(name, 0o644)
+            os.replace(name, path)
+        except BaseException:
+            pathlib.Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise Unwritable(path, error) from error
     return path
+
+
+def torn_files(folder: pathlib.Path) -> list[pathlib.Path]:
+    """What writers that were killed left behind, in the folder and below."""
+    return [path for path in folder.rglob(".*") if TORN.fullmatch(path.name) and path.is_file()]
 
 
 def _digest(arrays: Mapping[str, np.ndarray], description: str) -> str:

@@ -322,18 +322,28 @@ class Bench:
 
     def main(self) -> None:
         from lqd.bench import claims, generalisation, suites
+        from lqd.locking import locked
 
-        out = self.out or pathlib.Path("runs") / self.suite
-        if self.suite in suites.NAMES:
-            self._suite(out)
-            return
-        own = {"claims": claims.run, "generalisation": generalisation.run}
-        if self.suite not in own:
+        own = {"claims": claims, "generalisation": generalisation}
+        if self.suite not in (*suites.NAMES, *own):
             raise unknown("suite", self.suite, [*suites.NAMES, *own])
-        if self.seeds is not None:
+        presets = own[self.suite].PRESETS if self.suite in own else suites.PRESETS
+        if self.preset not in presets:
+            raise unknown("preset", self.preset, presets)
+        if self.seeds is not None and self.suite in own:
             raise InvalidInput(f"seeds is for the figures' suites; {self.suite!r} has a fixed number.")
-        with _pieces_bar(self.quiet) as progress:
-            content = own[self.suite](self.preset, out, progress)
+        out = self.out or pathlib.Path("runs") / self.suite
+        with locked(out, "--out"):
+            if self.suite in own:
+                self._own(own[self.suite].run, out)
+            else:
+                self._suite(out)
+
+    def _own(self, run, out: pathlib.Path) -> None:
+        from lqd.bench import generalisation
+
+        with pieces_bar(self.quiet) as progress:
+            content = run(self.preset, out, progress)
         if self.suite == "claims":
             self._show_claims(content)
         else:
@@ -349,7 +359,7 @@ class Bench:
         from lqd import report
         from lqd.bench import suites
 
-        with _pieces_bar(self.quiet) as progress:
+        with pieces_bar(self.quiet) as progress:
             suites.run(self.suite, self.preset, out, progress, self.seeds)
         rows = [
             (row["claim"], row["paper"], row["ours"], report.number(row["p"]), row["verdict"])
@@ -371,8 +381,31 @@ class Bench:
             _table(("claim", "verdict", "found"), rows)
 
 
+@dataclasses.dataclass(frozen=True)
+class Rerun:
+    """Run again from a manifest, and compare: with equal versions on an equal machine every number is the same.
+
+    Ends with status 1 if something differs.
+    """
+
+    manifest: Annotated[pathlib.Path, tyro.conf.Positional]
+    """manifest.json of a run or a bench, card.json of a training run, or the folder that it is in."""
+    out: pathlib.Path | None = None
+    """Folder for the second run; default FOLDER-again."""
+    quiet: bool = False
+    """No progress bar."""
+
+    def main(self) -> None:
+        from lqd import rerun
+
+        comparison = rerun.rerun(self.manifest, self.out, self.quiet)
+        print(rerun.sentence(comparison))
+        if comparison.differences:
+            raise SystemExit(1)
+
+
 @contextlib.contextmanager
-def _pieces_bar(quiet: bool):
+def pieces_bar(quiet: bool):
     """A function to be called with what runs now, and how many pieces are done of how many."""
     if quiet:
         yield lambda label, done, total: None
@@ -435,6 +468,7 @@ Command = (
     | Annotated[Figure, tyro.conf.subcommand("figure")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Show, tyro.conf.subcommand("show")]
+    | Annotated[Rerun, tyro.conf.subcommand("rerun")]
     | Annotated[Tasks, tyro.conf.subcommand("tasks")]
     | Annotated[Rules, tyro.conf.subcommand("rules")]
 )
@@ -442,7 +476,7 @@ Command = (
 
 def parse(
     args: list[str] | None = None,
-) -> Demo | Run | Train | Imitate | Bench | Figure | Report | Show | Tasks | Rules:
+) -> Demo | Run | Train | Imitate | Bench | Figure | Report | Show | Rerun | Tasks | Rules:
     """The command that the words on the command line name."""
     description = "Learned Quality-Diversity: diverse sets of good solutions."
     return tyro.cli(Command, args=args, prog="lqd", description=description, config=(tyro.conf.OmitArgPrefixes,))

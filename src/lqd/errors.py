@@ -15,6 +15,13 @@ class Unreadable(InvalidInput):
     """A file is not what it should be: truncated, altered, or of another kind."""
 
 
+class Unwritable(InvalidInput):
+    """A file cannot be written: no room, or no permission."""
+
+    def __init__(self, path: object, error: OSError):
+        super().__init__(f"{path}: cannot be written ({error.strerror or error}).")
+
+
 class EvaluationFailed(RuntimeError):
     """The user's function raised; `result` holds everything evaluated before."""
 

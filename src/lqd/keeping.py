@@ -54,9 +54,6 @@ class Keeper:
         begun = time.perf_counter()
         if begun < self._next and not now:
             return
-        try:
-            save(self.path)
-        except OSError as error:
-            raise InvalidInput(f"checkpoint {self.folder} cannot be written ({error.strerror}).") from error
+        save(self.path)
         took = time.perf_counter() - begun
         self._next = begun + max(LEAST_S, took / SHARE)

@@ -3,6 +3,7 @@
 import contextlib
 import pathlib
 
+from lqd.checkpoint import torn_files
 from lqd.errors import InvalidInput
 
 
@@ -24,6 +25,6 @@ def locked(folder: pathlib.Path, name: str):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise InvalidInput(f"{name} {folder} is in use by another process; give another folder.") from None
-        for torn in folder.glob(".*.safetensors.*"):  # what a killed writer left
+        for torn in torn_files(folder):
             torn.unlink(missing_ok=True)
         yield

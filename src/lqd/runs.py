@@ -15,6 +15,7 @@ from lqd.checkpoint import write_bytes
 from lqd.checks import real, whole
 from lqd.errors import Interrupted, InvalidInput, unknown
 from lqd.evolution import archive, driver, metrics
+from lqd.locking import locked
 from lqd.result import Result, make_result
 from lqd.settings import Settings
 from lqd.tasks.anchors import Anchors, random_search
@@ -117,8 +118,6 @@ def _scores(state, batch: Repeated, anchors: Anchors | None) -> list[dict[str, f
 
 def run(config: "Run") -> pathlib.Path:
     """`lqd run`."""
-    import pandas as pd
-
     out = config.out or pathlib.Path("runs") / f"{config.task.replace('/', '-')}-{pathlib.Path(config.rule).stem}"
     if (out / "manifest.json").exists() and not config.overwrite:
         raise InvalidInput(f"--out {out} holds the results of an earlier run; give another folder, or --overwrite.")
@@ -132,10 +131,14 @@ def run(config: "Run") -> pathlib.Path:
     num_seeds = whole("num_seeds", config.num_seeds, 1)
     num_generations = settings.num_generations(config.num_evaluations)
     time_limit_s = config.time_limit_s and real("time_limit_s", config.time_limit_s, positive=True)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(f"--out {out} cannot be written to ({error.strerror}).") from error
+    with locked(out, "--out"):
+        _run(config, out, task, settings, num_generations, num_seeds, time_limit_s)
+    return out
+
+
+def _run(config: "Run", out: pathlib.Path, task: Task, settings: Settings, num_generations, num_seeds, time_limit_s):
+    import pandas as pd
+
     begun, clock = manifest.now(), time.perf_counter()
     anchors = anchors_of(task, settings.population_size + num_generations * settings.batch_size)
     anchors_s = time.perf_counter() - clock
@@ -179,7 +182,6 @@ def run(config: "Run") -> pathlib.Path:
         print(f"{timing['evaluations_per_s']:,} evaluations/s ({timing['compile_s']:.1f} s compiling). Wrote {out}/")
     if outcome.stopped_by == "interrupt":
         raise Interrupted(f"interrupted; what was found is in {out}", outcome.results)
-    return out
 
 
 def _report(results: dict[str, Result], scores: list[dict[str, float]], speeds: list[str] | None = None) -> None:

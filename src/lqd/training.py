@@ -94,6 +94,15 @@ def _train(out, preset, resume, stages, settings, *, evolve, time_limit_s, save_
     return outcome
 
 
+def again(config: Config, out: pathlib.Path, quiet: bool = False) -> Outcome:
+    """A whole run of a config, in a folder of its own."""
+    store = Store(out)
+    with store.lock(), _display(config, None, quiet) as show:
+        outcome = trainer.run(config, out, None, progress=show)
+        draw(out)
+    return outcome
+
+
 def _wanted(preset: str, settings: dict[str, Any], stages: Sequence[str], evolve: bool) -> Config:
     config = configs.preset(preset) if evolve else configs.imitation_preset(preset)
     return _with(config, settings, stages)

@@ -260,6 +260,15 @@ def to_dict(config: Config) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
+def shortened(config: Config, num_meta_generations: int) -> Config:
+    """The first so many meta-generations of a run."""
+    stages, left = [], num_meta_generations
+    for stage in config.stages:
+        stages.append(dataclasses.replace(stage, num_meta_generations=min(stage.num_meta_generations, left)))
+        left -= stages[-1].num_meta_generations
+    return dataclasses.replace(config, stages=tuple(stages))
+
+
 def from_dict(content: dict[str, Any]) -> Config:
     """What `to_dict` made, after a passage through JSON."""
     content = dict(content)

@@ -11,6 +11,7 @@ Conventions:
 Deliberately not here: which process writes (the trainer's first), and plots (`figures`).
 """
 
+import contextlib
 import csv
 import io
 import pathlib
@@ -21,7 +22,7 @@ import numpy as np
 
 from lqd.checkpoint import PathLike, write_bytes
 from lqd.checks import installed, is_real
-from lqd.errors import InvalidInput, Unreadable, unknown
+from lqd.errors import InvalidInput, Unreadable, Unwritable, unknown
 
 if TYPE_CHECKING:
     import pandas
@@ -65,8 +66,11 @@ class Log:
             if name not in self.columns:
                 raise unknown("column", name, self.columns)
         plain = {name: _plain(name, value) for name, value in row.items() if value is not None}
-        self._file.write(_line([str(plain.get(name, "")) for name in self.columns]))
-        self._file.flush()
+        try:
+            self._file.write(_line([str(plain.get(name, "")) for name in self.columns]))
+            self._file.flush()
+        except OSError as error:
+            raise Unwritable(self.path, error) from error
         self._publish({name: value.item() for name, value in plain.items() if not isinstance(value, str)})
 
     def _publish(self, numbers: dict[str, float]) -> None:
@@ -82,7 +86,8 @@ class Log:
 
     def close(self) -> None:
         """Nothing is lost without it, but for what Weights & Biases has still to send."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # a row that could not be written was told before
+            self._file.close()
         if self._tensorboard is not None:
             self._tensorboard.close()
         if self._wandb is not None:

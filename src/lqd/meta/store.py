@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lqd.checkpoint import read_arrays, write_arrays
-from lqd.errors import InvalidInput, Unreadable
+from lqd.errors import Unreadable
 from lqd.locking import locked
 from lqd.meta.config import Config, from_dict, to_dict
 
@@ -53,10 +53,7 @@ class Store:
             "notes": saved.notes,
         }
         path = self.folder / f"state-{saved.counter:08d}.safetensors"
-        try:
-            write_arrays(path, KIND, saved.arrays, description)
-        except OSError as error:
-            raise InvalidInput(f"--out {self.folder}: the state cannot be written ({error.strerror}).") from error
+        write_arrays(path, KIND, saved.arrays, description)
         for old in self.paths()[NUM_KEPT:]:
             old.unlink(missing_ok=True)
         return path
