@@ -21,6 +21,13 @@ from qdax.utils.metrics import default_qd_metrics
 from lqd.integrations.qdax import LQDRepertoire
 
 NUM_JOINTS, NUM_CELLS, BATCH_SIZE = 8, 512, 64
+CONTAINERS = {
+    "QDax's MAP-Elites": MapElitesRepertoire.init,
+    "DNS": LQDRepertoire.with_rule("dns", archive=True),
+    "LQD (F)": LQDRepertoire.with_rule("lqd-f", archive=True),
+    "LQD (F+N)": LQDRepertoire.with_rule("lqd-fn", archive=True),
+    "LQD (F+N), 128": LQDRepertoire.with_rule("lqd-fn", population_size=128, archive=True),
+}
 
 
 def metrics(repertoire) -> dict[str, jax.Array]:
@@ -53,18 +60,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--num-seeds", type=int, default=3)
     given = parser.parse_args(arguments)
 
-    containers = {
-        "QDax's MAP-Elites": MapElitesRepertoire.init,
-        "DNS": LQDRepertoire.with_rule("dns", archive=True),
-        "LQD (F)": LQDRepertoire.with_rule("lqd-f", archive=True),
-        "LQD (F+N)": LQDRepertoire.with_rule("lqd-fn", archive=True),
-        "LQD (F+N), 128": LQDRepertoire.with_rule("lqd-fn", population_size=128, archive=True),
-    }
     centroids = compute_cvt_centroids(2, 50 * NUM_CELLS, NUM_CELLS, 0.0, 1.0, jax.random.key(0))
     num_evaluations = BATCH_SIZE * (given.num_generations + 1)
     print(f"arm, {NUM_CELLS} cells, {num_evaluations:,} evaluations; mean [lowest, highest] of {given.num_seeds} seeds")
     print(f"{'':20}{'coverage, %':>22}{'QD score':>26}{'max fitness':>13}")
-    for name, container in containers.items():
+    for name, container in CONTAINERS.items():
         run = search(container, centroids, given.num_generations)
         last = [{k: float(v[-1]) for k, v in run(jax.random.key(seed))[1].items()} for seed in range(given.num_seeds)]
         coverage, score, best = (np.array([row[k] for row in last]) for k in ("coverage", "qd_score", "max_fitness"))

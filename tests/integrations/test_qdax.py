@@ -1,9 +1,8 @@
 """Our rules as a QDax repertoire: `MAPElites`, its emitters and metrics work with it."""
 
 import functools
-import importlib
+import importlib.util
 import pathlib
-import runpy
 import sys
 import types
 
@@ -98,7 +97,7 @@ def upper_left(key, fitness, descriptor):
     return jnp.where(descriptor[:, 0] > 0.5, -jnp.inf, descriptor[:, 1])
 
 
-@pytest.mark.parametrize("rule", ["ga", "ns", "dns", "me", "lqd-f", "lqd-fn", upper_left])
+@pytest.mark.parametrize("rule", ["ga", "ns", "dns", "me", "lqd-f", upper_left])
 def test_who_stays_is_who_our_loop_keeps(rule):
     first, then = batch(NUM), batch(12, seed=5)
     repertoire = start(LQDRepertoire.with_rule("ga"), *first)
@@ -205,9 +204,8 @@ def test_the_archive_is_theirs_and_sees_everybody():
 
 
 @pytest.mark.usefixtures("theirs")
-@pytest.mark.parametrize("rule", ["lqd-f", "dns"])
-def test_one_line_is_changed_and_one_program_compiled(rule):
-    algorithm = MAPElites(score, mixing(), metrics, repertoire_init=LQDRepertoire.with_rule(rule))
+def test_one_line_is_changed_and_one_program_compiled():
+    algorithm = MAPElites(score, mixing(), metrics, repertoire_init=LQDRepertoire.with_rule("lqd-f"))
     repertoire, emitter_state, first = algorithm.init(batch()[0], CENTROIDS, jax.random.key(0))
     assert first["coverage"] == 50
     scan = jax.jit(lambda carry: jax.lax.scan(algorithm.scan_update, carry, (), length=3))
@@ -236,14 +234,12 @@ def test_the_default_rule_init_under_jit_and_seeds_under_vmap():
     together = jax.jit(jax.vmap(search))(jax.random.split(jax.random.key(0), 2))
     assert together.fitnesses.shape == (2, NUM, 1)
     assert not np.array_equal(together.genotypes[0], together.genotypes[1])
-    alone = jax.jit(search)(jax.random.split(jax.random.key(0), 2)[1])
-    np.testing.assert_allclose(alone.fitnesses, together.fitnesses[1], rtol=1e-5)
-    assert all(np.asarray(leaf).dtype != object for leaf in jax.tree.leaves(alone))
+    assert all(np.asarray(leaf).dtype != object for leaf in jax.tree.leaves(together))
 
 
 @pytest.mark.usefixtures("theirs")
 def test_a_population_of_another_size_than_the_cells():
-    repertoire, history = run(LQDRepertoire.with_rule("lqd-fn", population_size=5, archive=True), mixing())
+    repertoire, history = run(LQDRepertoire.with_rule("dns", population_size=5, archive=True), mixing())
     assert repertoire.fitnesses.shape == (5, 1)
     assert repertoire.archive.fitnesses.shape == (NUM, 1)
     assert history["coverage"][-1] == 100
@@ -298,6 +294,7 @@ def policy_gradients(monkeypatch):
         return importlib.import_module("qdax.core.emitters.pga_me_emitter")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("theirs")
 def test_policy_gradients(monkeypatch):
     pga = policy_gradients(monkeypatch)
@@ -346,8 +343,16 @@ def test_policy_gradients(monkeypatch):
 @pytest.mark.usefixtures("theirs")
 def test_the_example_runs(capsys):
     path = pathlib.Path(__file__).parents[2] / "examples" / "qdax_arm.py"
-    runpy.run_path(str(path))["main"](["--num-generations", "2", "--num-seeds", "1"])
-    assert "LQD (F+N)" in capsys.readouterr().out
+    spec = importlib.util.spec_from_file_location("qdax_arm", path)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    example.NUM_CELLS = 32
+    for name in ("DNS", "LQD (F)", "LQD (F+N)"):  # as the others, and to compile
+        del example.CONTAINERS[name]
+    example.main(["--num-generations", "2", "--num-seeds", "1"])
+    rows = capsys.readouterr().out.splitlines()[2:]
+    assert [row[:20].strip() for row in rows] == ["QDax's MAP-Elites", "LQD (F+N), 128"]
+    assert all(0 < float(row[20:].split()[0]) <= 100 for row in rows)
 
 
 # Bad input
