@@ -20,6 +20,7 @@ row add up to 0, one of them carries the constant 1 instead, by which a matrix a
 """
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,7 +35,7 @@ from lqd.evolution.layers import LAYER_NORM_EPSILON, PRECISION, Params
 LIMIT = 2.0**15  # half precision ends at 65,504
 WALL = 2.0**15  # squared, what an empty slot's logit falls by
 KEEP = np.uint32(0xFFFFE000)  # the bits of a float32 that half precision holds
-LOG2_E = np.float32(np.log2(np.e))
+LOG2_E = np.float32(math.log2(math.e))
 GROUP = 2  # tiles of rows side by side: more run out of registers, fewer wait for each other
 
 
