@@ -307,20 +307,15 @@ def test_a_run_in_short_calls_is_the_undisturbed_run(whole, tmp_path):
     assert steps == [(0, 1), (1, 2), (2, 4)]
 
 
-def test_a_run_ended_by_signals_and_killed_is_the_undisturbed_run(longer, tmp_path, lqd_train):
+def test_a_run_ended_by_signals_is_the_undisturbed_run(longer, tmp_path, lqd_train):
+    """Killed without a warning: tests/test_faults.py."""
     out = tmp_path / "run"
-    signals = ((signal.SIGKILL, 0), (signal.SIGTERM, 5), (signal.SIGKILL, 35), (signal.SIGINT, 60))
-    for number, step in signals:
-        save_every_s = "0" if number == signal.SIGKILL else "1000"
-        process = lqd_train(out, LONGER, "--resume", "--quiet", "--save-every-s", save_every_s)
+    for number, step in ((signal.SIGTERM, 5), (signal.SIGINT, 60)):
+        process = lqd_train(out, LONGER, "--resume", "--quiet", "--save-every-s", "1000")
         assert send_after(process, number, out, step)
-        status, errors = finished(process)
-        if number == signal.SIGKILL:
-            assert status == -number
-        else:
-            assert (status, errors) == (128 + number, "")
-            assert step <= saved(out).counter < 120
-            assert json.loads((out / "card.json").read_text())["num_meta_generations"] == saved(out).counter
+        assert finished(process) == (128 + number, "")
+        assert step <= saved(out).counter < 120
+        assert json.loads((out / "card.json").read_text())["num_meta_generations"] == saved(out).counter
     train(out=out, resume=True, quiet=True, **LONGER)
     assert_same_run(out, longer)
 

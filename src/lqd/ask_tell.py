@@ -254,6 +254,11 @@ class AskTell:
     def load(cls, path: checkpoint.PathLike, *, rule=None, reproduction=None) -> "AskTell":
         """Goes on where `save` left off. A rule or operator that is your own code has to be given again."""
         saved = Saved(path)
+        with checkpoint.understood(path):
+            return cls._from(saved, path, rule, reproduction)
+
+    @classmethod
+    def _from(cls, saved: Saved, path, rule, reproduction) -> "AskTell":
         settings = dict(saved.description["settings"])
         if rule is None:
             rule = saved.rule()
@@ -265,15 +270,18 @@ class AskTell:
 
     def restored(self, saved: Saved) -> "AskTell":
         """This search, as far as the saved one was."""
-        description = saved.description
-        self._num_start_asked, self._num_asks = description["num_start_asked"], description["num_asks"]
-        self._num_told, self.num_failed = description["num_told"], description.get("num_failed", 0)
-        self._begun = time.perf_counter() - description["elapsed_s"]
+        description = {"num_failed": 0} | saved.description
+        counters = ("num_start_asked", "num_asks", "num_told", "num_failed", "next_row")
+        start_asked, asks, told, failed, next_row = (checks.whole(name, description[name], 0) for name in counters)
+        if max(start_asked, asks, told, failed, next_row) >= 2**31:
+            raise ValueError("counters beyond 2**31")
+        self._num_start_asked, self._num_asks, self._num_told, self.num_failed = start_asked, asks, told, failed
+        self._begun = time.perf_counter() - checks.real("elapsed_s", description["elapsed_s"])
         if saved.under("state."):
             self._prepare(saved.arrays["state.population.descriptor"].shape[-1])
             self._extras.names = description["extras"]
             self._state = saved.state(self._told)
-            self._extras.restore(saved.under("extras."), description["next_row"])
+            self._extras.restore(saved.under("extras."), next_row)
         rows = saved.rows()
         self._rows = [] if rows is None else [rows]
         return self

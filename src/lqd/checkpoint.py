@@ -4,6 +4,7 @@ Every file has a kind (`rule`, `state`, `result`), a version, a JSON description
 shapes, bytes and description, so that a truncated, altered or foreign file is refused with a message that names it.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -17,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from lqd.errors import Unreadable, Unwritable
+from lqd.errors import InvalidInput, Unreadable, Unwritable
 from lqd.evolution.learned import Learned
 from lqd.evolution.network import Architecture, init_params
 
@@ -94,6 +95,17 @@ def read_arrays(path: PathLike, kind: str) -> tuple[dict[str, np.ndarray], dict[
     return arrays, json.loads(text)
 
 
+@contextlib.contextmanager
+def understood(path: PathLike):
+    """What goes wrong in here is the file's fault: whole, but not what its kind should hold."""
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        raise Unreadable(f"{path}: its content is not that of its kind ({error!r:.200}).") from error
+
+
 def flatten(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
     """Nested dictionaries of arrays as one, with names joined by dots."""
     if not isinstance(tree, Mapping):
@@ -125,7 +137,8 @@ def save_rule(path: PathLike, rule: Learned, card: Mapping[str, Any] | None = No
 def load(path: PathLike) -> Learned:
     """A learned rule from a file that `save_rule` wrote."""
     arrays, description = read_arrays(path, "rule")
-    return learned_from(arrays, description.get("architecture"), path)
+    with understood(path):
+        return learned_from(arrays, description["architecture"], path)
 
 
 def learned_from(arrays: Mapping[str, np.ndarray], architecture: Any, path: PathLike) -> Learned:

@@ -144,14 +144,24 @@ class Result:
     @classmethod
     def load(cls, path: checkpoint.PathLike) -> "Result":
         """What `save` wrote."""
-        import pandas as pd
-
         arrays, description = checkpoint.read_arrays(path, "result")
+        with checkpoint.understood(path):
+            return cls._from(arrays, description)
+
+    @classmethod
+    def _from(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> "Result":
+        import pandas as pd
 
         def elites(part: str) -> Elites:
             prefix = f"{part}.extras."
             extras = {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
-            return Elites(arrays[f"{part}.x"], arrays[f"{part}.fitness"], arrays[f"{part}.descriptor"], extras)
+            found = Elites(arrays[f"{part}.x"], arrays[f"{part}.fitness"], arrays[f"{part}.descriptor"], extras)
+            num_dims = {"x": 2, "fitness": 1, "descriptor": 2}
+            own = {name: getattr(found, name) for name in num_dims}
+            for name, value in (own | {f"extras.{name}": value for name, value in extras.items()}).items():
+                if value.ndim != num_dims.get(name, max(value.ndim, 1)) or len(value) != len(found):
+                    raise ValueError(f"{part}.{name} has shape {value.shape}")
+            return found
 
         history = pd.DataFrame({name: arrays[f"history.{name}"] for name in description.pop("history")})
         archive = elites("archive") if "archive.x" in arrays else None

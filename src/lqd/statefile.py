@@ -37,7 +37,9 @@ class Saved:
     def state(self, like: State) -> State:
         """The state, in the shape of another one (of which only the key is used, which follows from the seed)."""
         saved, expected = self.under("state."), _leaves(like)
-        if expected.keys() != saved.keys() or any(saved[name].shape != leaf.shape for name, leaf in expected.items()):
+        if expected.keys() != saved.keys() or any(
+            (saved[name].shape, saved[name].dtype) != (leaf.shape, leaf.dtype) for name, leaf in expected.items()
+        ):
             raise Unreadable(f"{self.path}: its arrays do not fit its settings.")
         leaves, structure = jax.tree_util.tree_flatten_with_path(like)
         filled = [like.key if _name(where) == "key" else jnp.asarray(saved[_name(where)]) for where, _ in leaves]

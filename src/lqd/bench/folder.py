@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lqd.bench.pieces import HISTORY, MEASURES
-from lqd.checkpoint import read_arrays
+from lqd.checkpoint import read_arrays, understood
 from lqd.checks import installed
 from lqd.errors import InvalidInput, Unreadable
 
@@ -23,8 +23,18 @@ class Folder:
             self.manifest: dict[str, Any] = json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise InvalidInput(f"{self.path} has no manifest.json: it is not the folder of a bench (--out).") from None
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             raise Unreadable(f"{self.path / 'manifest.json'} cannot be read ({error}).") from error
+        with understood(self.path / "manifest.json"):
+            parts = self.manifest["parts"].values()
+            named = [
+                self.manifest["preset"],
+                *self.manifest["suites"],
+                *(rule for part in parts for rule in part["rules"]),
+            ]
+            settings = [part["setting"] for part in parts]
+            if not all(isinstance(name, str) for name in named) or not all(isinstance(one, dict) for one in settings):
+                raise ValueError("names must be text, settings must have names")
 
     @property
     def caveat(self) -> str:
