@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-robots test-qdax check format bench-arm clean
+.PHONY: help demo test test-long test-robots test-qdax docs check format bench-arm clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,13 @@ test-qdax: $(VENV)/.dev ## the tests that need QDax, without the simulators that
 	$(PIP) --no-deps qdax
 	$(BIN)/python -m pytest tests/integrations/test_qdax.py tests/test_readme.py
 
+$(VENV)/.docs: $(VENV)/.core
+	$(PIP) -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs ## this documentation as a site, in site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 check: $(VENV)/.dev ## lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -53,4 +60,4 @@ bench-arm: $(VENV)/.dev ## speed against pyribs and QDax on the arm (QDax where 
 	$(BIN)/python benchmarks/arm.py
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis site
