@@ -38,7 +38,7 @@ def test_only_the_file_itself_is_left_behind(path):
 def test_a_failed_write_leaves_the_old_file_and_no_other(path, monkeypatch):
     before = path.read_bytes()
     monkeypatch.setattr("os.fsync", lambda handle: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(lqd.Unwritable, match=f"{path}: cannot be written .disk full"):
         checkpoint.write_bytes(path, b"half")
     assert path.read_bytes() == before
     assert len(list(path.parent.iterdir())) == 1
