@@ -635,3 +635,10 @@ def test_any_cut_into_tells_keeps_the_fittest(sizes, seed):
     np.testing.assert_array_equal(result.fitness, fitness[order[:N]])
     if order:
         assert result.extras["number"].tolist() == order[:N]
+
+
+@pytest.mark.parametrize("name", ["dim", "population_size", "batch_size", "archive_cells"])
+def test_sizes_that_no_memory_holds(name):
+    given = {"dim": 2, "descriptor_bounds": ([0, 0], [1, 1]), name: 2**70}
+    with pytest.raises(lqd.InvalidInput, match=f"{name} must be at most 16,777,216, got {2**70}"):
+        lqd.AskTell(**given)

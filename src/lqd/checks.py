@@ -10,6 +10,15 @@ import numpy as np
 
 from lqd.errors import InvalidInput
 
+LARGEST_SIZE = 2**24  # of anything that is kept in memory
+
+
+def size(name: str, value) -> int:
+    """How many of something are kept in memory."""
+    if whole(name, value, 1) > LARGEST_SIZE:
+        raise InvalidInput(f"{name} must be at most {LARGEST_SIZE:,}, got {value}.")
+    return int(value)
+
 
 def whole(name: str, value, least: int) -> int:
     """A whole number of at least `least`."""

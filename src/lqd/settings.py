@@ -45,7 +45,7 @@ class Settings:
     def __post_init__(self):
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         for name in ("dim", "population_size", "batch_size"):
-            put(name, checks.whole(name, getattr(self, name), 1))
+            put(name, checks.size(name, getattr(self, name)))
         put("seed", checks.whole("seed", self.seed, 0))
         if self.seed >= 2**32:
             raise InvalidInput(f"seed must be below 2**32, got {self.seed}.")
@@ -62,7 +62,7 @@ class Settings:
         if self.x0 is not None:
             put("x0", self._checked_x0())
         if self.archive_cells is not None:
-            put("archive_cells", checks.whole("archive_cells", self.archive_cells, 1))
+            put("archive_cells", checks.size("archive_cells", self.archive_cells))
             if self.descriptor_bounds is None:
                 raise InvalidInput("archive_cells needs descriptor_bounds=(low, high): the box that the cells divide.")
         if self.qd_offset is not None:
