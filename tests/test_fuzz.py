@@ -28,7 +28,7 @@ class Reached(Exception):
 @pytest.fixture(scope="module")
 def num(request):
     """Cases of each fuzzer."""
-    return 2500 if request.config.getoption("--long") else 120
+    return 3000 if request.config.getoption("--long") else 120
 
 
 # Files
