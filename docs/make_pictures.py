@@ -108,10 +108,10 @@ def landscapes(fitness, descriptor) -> Figure:
 
 
 def save(figure: Figure, path: pathlib.Path) -> None:
-    """With few colours, which makes the file a third."""
+    """With few colours, for a small file."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=100)
-    image = Image.open(buffer).convert("RGB").quantize(96, dither=Image.Dither.NONE)
+    figure.savefig(buffer, dpi=90)
+    image = Image.open(buffer).convert("RGB").quantize(160, dither=Image.Dither.NONE)
     image.save(path, optimize=True)
 
 
