@@ -93,8 +93,8 @@ def landscapes(fitness, descriptor) -> Figure:
     figure, axes = panels(len(RULES) + 1)
     axis = np.linspace(0, 1, RESOLUTION, dtype=np.float32)
     places = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    axes[0].scatter(*descriptor.T, c=fitness, s=26, cmap="viridis")
-    axes[0].set_title("the population, coloured by fitness", fontsize=10)
+    axes[0].scatter(*descriptor.T, c=fitness, s=26, cmap="magma", edgecolors="black", linewidths=0.5)
+    axes[0].set_title("the population: brighter is fitter", fontsize=10)
     for ax, (name, rule) in zip(axes[1:], RULES.items(), strict=True):
         share = np.asarray(shares(rule, *map(jnp.asarray, (fitness, descriptor, places))))
         image = ax.imshow(
