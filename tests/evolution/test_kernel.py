@@ -280,9 +280,10 @@ def test_a_network_that_is_too_wide_runs_plain_unless_asked_otherwise(monkeypatc
         kernel.fastest_forward(wide)
 
 
-def test_the_tests_of_the_plain_rule_pass_with_the_kernel():
+def test_the_tests_of_the_plain_rule_pass_with_the_kernel(request):
     """The same tests, in a process of its own, because compiled programs remember what they were made with."""
-    files = [f"tests/evolution/test_{name}.py" for name in ("rules", "learned", "geometric")]
+    names = ("rules", "learned", "geometric") if request.config.getoption("--long") else ("learned", "geometric")
+    files = [f"tests/evolution/test_{name}.py" for name in names]
     chosen = "learned or independent and 3"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *files]
     environment = {**os.environ, kernel.SETTING: "interpret", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
