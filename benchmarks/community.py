@@ -167,7 +167,7 @@ def make_rule(algorithm: Algorithm, domain: Domain) -> rules.Rule:
 
 def rows_of(num_steps: int) -> np.ndarray:
     """After how many generations (at least one) a row is written; the last is the end."""
-    return np.unique(np.linspace(0, num_steps, NUM_ROWS + 1).round().astype(int)[1:])
+    return np.linspace(0, num_steps, min(NUM_ROWS, num_steps) + 1).round().astype(int)[1:]
 
 
 def run_rule(domain: Domain, algorithm: Algorithm, step_sizes, seeds: Sequence[int], num_evaluations: int):
