@@ -14,6 +14,7 @@ import argparse
 import dataclasses
 import functools
 import hashlib
+import io
 import json
 import math
 import pathlib
@@ -27,7 +28,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import lqd
-from lqd import figures, manifest, stats
+from lqd import manifest, stats
 from lqd.checkpoint import flatten, write_bytes
 from lqd.evolution import cvt, loop, rules
 from lqd.evolution.reproduction import IsoLine
@@ -48,7 +49,7 @@ ISO_LINE = (
     (0.1, 0.5),
     (0.5, 0.5),
 )  # candidates: iso_sigma, line_sigma
-CMA_SIGMA = (0.1, 0.5, 1.0, 2.0)  # candidates: sigma0
+CMA_SIGMA = ((0.1,), (0.5,), (1.0,), (2.0,))  # candidates: sigma0
 TUNING_SEEDS = range(1000, 1004)
 
 
@@ -100,7 +101,7 @@ def cell(measures, half_width: float, xp=np):
 
 
 def scores(best, xp=np):
-    """QD score (negative objectives count as nothing) and coverage of the best objective of each cell `(..., cells)`"""
+    """QD score (what is negative counts as nothing) and coverage of the best objectives `(..., cells)`."""
     return xp.sum(xp.maximum(best, 0.0), axis=-1), xp.mean((best > -xp.inf).astype(best.dtype), axis=-1)
 
 
@@ -217,7 +218,7 @@ def _search(rule, operator, keys, steps, *, domain: Domain, num_start: int, popu
     return jax.lax.scan(row, (state, best), steps)[1]
 
 
-def run_emitters(domain: Domain, algorithm: Algorithm, sigma: float, seed: int, num_evaluations: int):
+def run_emitters(domain: Domain, algorithm: Algorithm, step_sizes, seed: int, num_evaluations: int):
     """pyribs, one seed: evaluations, QD score and coverage of each row."""
     from ribs.archives import GridArchive
     from ribs.emitters import EvolutionStrategyEmitter
@@ -241,7 +242,7 @@ def run_emitters(domain: Domain, algorithm: Algorithm, sigma: float, seed: int, 
     bounds = None if domain.bound is None else [(-domain.bound, domain.bound)] * domain.dim
     emitters = [
         EvolutionStrategyEmitter(
-            archive, x0=np.zeros(domain.dim), sigma0=sigma, batch_size=EMITTER_BATCH, bounds=bounds,
+            archive, x0=np.zeros(domain.dim), sigma0=step_sizes[0], batch_size=EMITTER_BATCH, bounds=bounds,
             seed=NUM_EMITTERS * seed + i, **how,
         )
         for i in range(NUM_EMITTERS)
@@ -276,6 +277,7 @@ class Bench:
     num_evaluations: int
     num_seeds: int
     tuning_seeds: Sequence[int] = TUNING_SEEDS
+    steps_from: pathlib.Path | None = None
 
     def piece(self, task: str, name: str) -> dict[str, Any]:
         """What is measured: fresh seeds, with the step sizes chosen before."""
@@ -283,19 +285,22 @@ class Bench:
         return self._piece(task, name, self.chosen(task, tuned_as), range(self.num_seeds), f"{task}-{name}")
 
     def chosen(self, task: str, name: str):
-        """The candidate with the best mean QD score on the tuning seeds."""
+        """The candidate with the best mean QD score on the tuning seeds; or what was chosen in another folder."""
+        if self.steps_from is not None:
+            piece = json.loads((self.steps_from / f"{task}-{name}.json").read_text())
+            return tuple(piece["about"]["step_sizes"])
         candidates = ALGORITHMS[name].candidates
         return candidates[int(np.argmax([self.tuning(task, name, one) for one in candidates]))]
 
     def tuning(self, task: str, name: str, step_sizes) -> float:
-        label = "-".join(f"{size:g}" for size in np.atleast_1d(step_sizes))
+        label = "-".join(f"{size:g}" for size in step_sizes)
         kept = self._piece(task, name, step_sizes, self.tuning_seeds, f"tuning/{task}-{name}-{label}")
         return float(np.mean(kept["qd_score"][-1]))
 
     def _piece(self, task: str, name: str, step_sizes, seeds, file: str) -> dict[str, Any]:
         domain, algorithm = DOMAINS[task], ALGORITHMS[name]
         path = self.folder / f"{file}.json"
-        about = {"task": task, "algorithm": dataclasses.asdict(algorithm), "step_sizes": np.ravel(step_sizes).tolist()}
+        about = {"task": task, "algorithm": dataclasses.asdict(algorithm), "step_sizes": list(step_sizes)}
         about |= {"seeds": list(seeds), "num_evaluations": self.num_evaluations}
         about["weights"] = weights(algorithm.rule) if algorithm.is_learned else None
         try:
@@ -364,8 +369,12 @@ def tests(found: Found) -> list[dict[str, Any]]:
     rows = []
     for task, pieces in found.items():
         for measure in MEASURES:
+            others: list[str] = []
             for rival, wanted in RIVALS.items():
                 other = best_of(pieces, measure, wanted)
+                if other in others:
+                    continue  # the best of all has iso-line variation: one comparison, not two
+                others.append(other)
                 theirs = final(pieces[other], measure)
                 for name in pieces:
                     if ALGORITHMS[name].is_learned:
@@ -445,18 +454,21 @@ def figure(found: Found) -> Figure:
     picture = Figure(figsize=(9.5, 4.4), layout="constrained")
     axes = np.atleast_1d(picture.subplots(1, len(found)))
     for ax, (task, pieces) in zip(axes, found.items(), strict=True):
+        ends = []
         for title, (colour, line, marker) in STYLES.items():
             if not any(ALGORITHMS[name].title == title for name in pieces):
                 continue
             name = best_of(pieces, "qd_score", lambda algorithm, title=title: algorithm.title == title)
             mean, low, high = interval(np.asarray(pieces[name]["qd_score"]))
             evaluations = np.asarray(pieces[name]["num_evaluations"]) / 1000
+            ends.append(mean[-1])
             ax.fill_between(evaluations, low / 1000, high / 1000, color=colour, alpha=0.2, lw=0)
             ax.plot(
                 evaluations, mean / 1000, line, color=colour, lw=1.6, marker=marker, ms=5,
                 markevery=max(len(mean) // 6, 1), label=title,
             )  # fmt: skip
-        ax.set(xlabel="evaluations, thousands", ylabel="QD score, thousands", ylim=(0, None), xlim=(0, None))
+        low = 0.6 * min(ends) / 1000  # not from 0, where all are the same
+        ax.set(xlabel="evaluations, thousands", ylabel="QD score, thousands", ylim=(low, None), xlim=(0, None))
         ax.set_title(DOMAINS[task].title, fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
         ax.tick_params(labelsize=9)
@@ -473,6 +485,7 @@ def main(arguments=None) -> Found:
     parser.add_argument("--tasks", nargs="*", choices=DOMAINS, default=list(DOMAINS))
     parser.add_argument("--algorithms", nargs="*", choices=ALGORITHMS, default=list(ALGORITHMS))
     parser.add_argument("--figure", type=pathlib.Path, help="also draw it here, .png")
+    parser.add_argument("--steps-from", type=pathlib.Path, help="take step sizes from a finished folder, tune nothing")
     parser.add_argument("--quick", action="store_true", help="4 seeds, a third of the evaluations, small populations")
     given = parser.parse_args(arguments)
     out, tuning_seeds = given.out or pathlib.Path("results/community"), TUNING_SEEDS
@@ -481,7 +494,7 @@ def main(arguments=None) -> Found:
         given.num_evaluations, given.num_seeds = 17_280, 4
         small = ("me-1024", "dns-128", "cma-me", "cma-mae", "lqd-f-128", "lqd-n-128", "lqd-fn-128")
         given.algorithms = [name for name in given.algorithms if name in small]
-    bench = Bench(out, given.num_evaluations, given.num_seeds, tuning_seeds)
+    bench = Bench(out, given.num_evaluations, given.num_seeds, tuning_seeds, given.steps_from)
     begun = time.perf_counter()
     found: Found = {task: {} for task in given.tasks}
     for name in given.algorithms:
@@ -491,7 +504,9 @@ def main(arguments=None) -> Found:
     write_bytes(out / "community.md", text.encode())
     write_bytes(out / "community.csv", csv(found).encode())
     if given.figure:
-        figures.save(figure(found), given.figure)
+        buffer = io.BytesIO()
+        figure(found).savefig(buffer, format="png", dpi=105, pil_kwargs={"optimize": True})
+        write_bytes(given.figure, buffer.getvalue())
     print(f"\n{text}\n{time.perf_counter() - begun:.0f} s; wrote {out / 'community.md'}")
     return found
 
