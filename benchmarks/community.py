@@ -1,0 +1,515 @@
+"""QD score and coverage on pyribs's sphere and arm, hand-made and learned: `python benchmarks/community.py`.
+
+Everybody gets the same number of evaluations from the same start, and a passive archive, a grid of 100 x 100 cells as
+in pyribs's examples, sees every solution and decides nothing: its QD score and coverage are what is compared. The
+search itself differs: MAP-Elites, DNS and the learned rules choose parents for iso-line variation in our loop; CMA-ME
+and CMA-MAE are pyribs's, with the settings of its examples; `lqd-fn + CMA` is a learned rule as the archive of CMA-ME's
+emitters. Step sizes are chosen for each algorithm and task from a few candidates, on seeds of their own.
+
+Results are kept piece by piece, one file per algorithm and task, in `--out`: an interrupted run goes on, and a finished
+piece is not run again unless its settings or weights changed. Needs `pip install 'lqd[ribs]'`.
+"""
+
+import argparse
+import dataclasses
+import functools
+import hashlib
+import io
+import json
+import math
+import pathlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+import lqd
+from lqd import manifest, stats
+from lqd.checkpoint import flatten, write_bytes
+from lqd.evolution import cvt, loop, rules
+from lqd.evolution.reproduction import IsoLine
+from lqd.tasks.function import FunctionTask
+from lqd.tasks.task import Repeated
+from lqd.types import Population
+
+GRID = 100  # cells a side
+START_SIGMA = 0.5  # of the first points of iso-line variation, around the origin
+MOST_START_POINTS = 1024  # an archive of 10,000 cells begins with these; smaller populations begin full
+NUM_ROWS = 24  # of history
+NUM_EMITTERS, EMITTER_BATCH = 15, 36
+ISO_LINE = (
+    (0.02, 0.2),
+    (0.1, 0.2),
+    (0.5, 0.2),
+    (1.0, 0.2),
+    (0.1, 0.5),
+    (0.5, 0.5),
+)  # candidates: iso_sigma, line_sigma
+CMA_SIGMA = ((0.1,), (0.5,), (1.0,), (2.0,))  # candidates: sigma0
+TUNING_SEEDS = range(1000, 1004)
+
+
+# Tasks and the passive archive, for NumPy and JAX alike
+
+
+def sphere(x, xp=np):
+    """100 at the best, at 2.048 everywhere, 0 where all are -5.12; the measures are sums of the clipped halves."""
+    distance = xp.sum((x - 2.048) ** 2, axis=-1)
+    inside = xp.abs(x) <= 5.12
+    clipped = xp.where(inside, x, 5.12 / xp.where(inside, 1.0, x))
+    half = x.shape[-1] // 2
+    measures = xp.stack([clipped[..., :half].sum(axis=-1), clipped[..., half:].sum(axis=-1)], axis=-1)
+    return 100 * (1 - distance / (x.shape[-1] * 7.168**2)), measures
+
+
+def arm(x, xp=np):
+    """1 where all joint angles are equal, 0 at their largest variance; the measures are where the hand is."""
+    angle = xp.cumsum(x, axis=-1)
+    measures = xp.stack([xp.cos(angle).sum(axis=-1), xp.sin(angle).sum(axis=-1)], axis=-1)
+    return 1 - xp.var(x, axis=-1) / math.pi**2, measures
+
+
+@dataclasses.dataclass(frozen=True)
+class Domain:
+    """A task: its function, the box of solutions (half its width; None: unbounded) and of measures."""
+
+    function: Callable
+    title: str
+    dim: int
+    bound: float | None
+    half_width: float
+
+    def task(self) -> FunctionTask:
+        bounds = None if self.bound is None else (jnp.full(self.dim, -self.bound), jnp.full(self.dim, self.bound))
+        return FunctionTask(bounds, jnp.float32(1), functools.partial(self.function, xp=jnp), self.dim, 2)
+
+
+DOMAINS = {
+    "sphere": Domain(sphere, "sphere, 20 dimensions", 20, None, 51.2),
+    "arm": Domain(arm, "arm, 12 joints", 12, math.pi, 12.0),
+}
+
+
+def cell(measures, half_width: float, xp=np):
+    """The cell of each point `(..., 2)`, row by row; what is outside belongs to the cell at the edge."""
+    place = xp.clip((measures + half_width) * (GRID / (2 * half_width)), 0, GRID - 1).astype(np.int32)
+    return place[..., 0] * GRID + place[..., 1]
+
+
+def scores(best, xp=np):
+    """QD score (what is negative counts as nothing) and coverage of the best objectives `(..., cells)`."""
+    return xp.sum(xp.maximum(best, 0.0), axis=-1), xp.mean((best > -xp.inf).astype(best.dtype), axis=-1)
+
+
+class Passive:
+    """The best objective ever seen in each cell."""
+
+    def __init__(self, half_width: float):
+        self.half_width, self.best = half_width, np.full(GRID * GRID, -np.inf)
+
+    def add(self, objective: np.ndarray, measures: np.ndarray) -> None:
+        np.maximum.at(self.best, cell(measures, self.half_width), objective)
+
+
+# Algorithms
+
+
+@dataclasses.dataclass(frozen=True)
+class Algorithm:
+    """A rule under iso-line variation, or pyribs's emitters; `tuned_as` says whose step sizes it takes."""
+
+    title: str
+    rule: str  # of ours; "cma-me", "cma-mae" are pyribs's
+    population_size: int
+    batch_size: int
+    tuned_as: str
+    emitters: bool = False
+
+    @property
+    def is_learned(self) -> bool:
+        return self.rule.startswith("lqd-")
+
+    @property
+    def candidates(self) -> tuple:
+        return CMA_SIGMA if self.emitters else ISO_LINE
+
+
+def _rule(title: str, rule: str, tuned_size: int, sizes: dict[int, int]) -> dict[str, Algorithm]:
+    """One rule in several sizes: population -> batch."""
+    return {f"{rule}-{n}": Algorithm(title, rule, n, batch, f"{rule}-{tuned_size}") for n, batch in sizes.items()}
+
+
+ITERATION = NUM_EMITTERS * EMITTER_BATCH
+ALGORITHMS = {
+    **_rule("CVT-MAP-Elites", "me", 1024, {128: 32, 1024: 128, 10_000: 128}),
+    **_rule("DNS", "dns", 128, {128: 32, 1024: 128}),
+    "cma-me": Algorithm("CMA-ME", "cma-me", GRID * GRID, ITERATION, "cma-me", emitters=True),
+    "cma-mae": Algorithm("CMA-MAE", "cma-mae", GRID * GRID, ITERATION, "cma-mae", emitters=True),
+    **_rule("lqd-f", "lqd-f", 128, {128: 32, 512: 128}),
+    **_rule("lqd-n", "lqd-n", 128, {128: 32, 512: 128}),
+    **_rule("lqd-fn", "lqd-fn", 128, {128: 32, 512: 128}),
+    "lqd-fn-cma": Algorithm("lqd-fn + CMA", "lqd-fn", 512, ITERATION, "cma-me", emitters=True),
+}
+
+
+def make_rule(algorithm: Algorithm, domain: Domain) -> rules.Rule:
+    if algorithm.rule == "me":
+        side = np.full(2, domain.half_width)
+        return lqd.rule("me", centroids=cvt.centroids(algorithm.population_size, -side, side))
+    return lqd.rule(algorithm.rule)
+
+
+# Runs: evaluations (rows,), QD score (rows, seeds), coverage (rows, seeds)
+
+
+def rows_of(num_steps: int) -> np.ndarray:
+    """After how many generations (at least one) a row is written; the last is the end."""
+    return np.linspace(0, num_steps, min(NUM_ROWS, num_steps) + 1).round().astype(int)[1:]
+
+
+def run_rule(domain: Domain, algorithm: Algorithm, step_sizes, seeds: Sequence[int], num_evaluations: int):
+    """Our loop, all seeds in one program."""
+    num_start = min(algorithm.population_size, MOST_START_POINTS)
+    num_generations, rest = divmod(num_evaluations - num_start, algorithm.batch_size)
+    if rest or num_generations < 1:
+        raise ValueError(f"{num_evaluations} evaluations are not {num_start} and batches of {algorithm.batch_size}")
+    rows = rows_of(num_generations)
+    qd_score, coverage = _search(
+        make_rule(algorithm, domain),
+        IsoLine(*map(jnp.float32, step_sizes)),
+        jax.vmap(jax.random.key)(jnp.asarray(list(seeds))),
+        jnp.asarray(np.diff(rows, prepend=0), jnp.int32),
+        domain=domain,
+        num_start=num_start,
+        population_size=algorithm.population_size,
+        batch_size=algorithm.batch_size,
+    )
+    return num_start + algorithm.batch_size * rows, np.asarray(qd_score), np.asarray(coverage)
+
+
+@functools.partial(jax.jit, static_argnames=("domain", "num_start", "population_size", "batch_size"))
+def _search(rule, operator, keys, steps, *, domain: Domain, num_start: int, population_size: int, batch_size: int):
+    rule, tasks = rules.ready(rule), Repeated(domain.task(), keys.shape[0])
+    start = loop.Start(None, jnp.float32(START_SIGMA))
+
+    def see(best, evaluation):
+        where = cell(evaluation.descriptor, domain.half_width, jnp)
+        return jax.vmap(lambda best, where, objective: best.at[where].max(objective))(best, where, evaluation.fitness)
+
+    def step(_, carry):
+        state, best = carry
+        x, evaluation = loop.propose(state, tasks, operator, batch_size, start)
+        return loop.absorb(state, state.generation, rule, x, evaluation), see(best, evaluation)
+
+    def row(carry, num):
+        carry = jax.lax.fori_loop(0, num, step, carry)
+        return carry, scores(carry[1], jnp)
+
+    x = loop.start_points(keys, num_start, domain.dim, tasks.bounds, start)
+    evaluation = tasks.evaluate(keys, x)
+    first = Population(x, evaluation.fitness, evaluation.descriptor, {})
+    state = loop.empty_state(keys, rule, first, population_size)
+    state = loop.absorb(state, jnp.int32(-1), rule, x, evaluation, competing=False)
+    best = see(jnp.full((keys.shape[0], GRID * GRID), -jnp.inf), evaluation)
+    return jax.lax.scan(row, (state, best), steps)[1]
+
+
+def run_emitters(domain: Domain, algorithm: Algorithm, step_sizes, seed: int, num_evaluations: int):
+    """pyribs, one seed: evaluations, QD score and coverage of each row."""
+    from ribs.archives import GridArchive
+    from ribs.emitters import EvolutionStrategyEmitter
+    from ribs.schedulers import Scheduler
+
+    from lqd.integrations.ribs import LQDArchive
+
+    num_iterations, rest = divmod(num_evaluations, algorithm.batch_size)
+    if rest or num_iterations < 1:
+        raise ValueError(f"{num_evaluations} evaluations are not batches of {algorithm.batch_size}")
+    given: dict[str, Any] = {"solution_dim": domain.dim, "ranges": [(-domain.half_width, domain.half_width)] * 2}
+    how = {"ranker": "2imp", "selection_rule": "filter", "restart_rule": "no_improvement"}
+    archive: Any
+    if algorithm.is_learned:
+        archive = LQDArchive(measure_dim=2, capacity=algorithm.population_size, rule=algorithm.rule, seed=seed, **given)
+    elif algorithm.rule == "cma-mae":
+        how = {"ranker": "imp", "selection_rule": "mu", "restart_rule": "basic"}
+        archive = GridArchive(dims=(GRID, GRID), learning_rate=0.01, threshold_min=0.0, seed=seed, **given)
+    else:
+        archive = GridArchive(dims=(GRID, GRID), seed=seed, **given)
+    bounds = None if domain.bound is None else [(-domain.bound, domain.bound)] * domain.dim
+    emitters = [
+        EvolutionStrategyEmitter(
+            archive, x0=np.zeros(domain.dim), sigma0=step_sizes[0], batch_size=EMITTER_BATCH, bounds=bounds,
+            seed=NUM_EMITTERS * seed + i, **how,
+        )
+        for i in range(NUM_EMITTERS)
+    ]  # fmt: skip
+    scheduler, passive, found = Scheduler(archive, emitters), Passive(domain.half_width), []
+    rows = rows_of(num_iterations)
+    for iteration in range(1, num_iterations + 1):
+        objective, measures = domain.function(scheduler.ask())
+        scheduler.tell(objective, measures)
+        passive.add(objective, measures)
+        if iteration in rows:
+            found.append(scores(passive.best))
+    qd_score, coverage = np.array(found).T
+    return algorithm.batch_size * rows, qd_score, coverage
+
+
+def run(domain: Domain, algorithm: Algorithm, step_sizes, seeds: Sequence[int], num_evaluations: int):
+    if not algorithm.emitters:
+        return run_rule(domain, algorithm, step_sizes, seeds, num_evaluations)
+    found = [run_emitters(domain, algorithm, step_sizes, seed, num_evaluations) for seed in seeds]
+    return found[0][0], *(np.stack([one[i] for one in found], axis=1) for i in (1, 2))
+
+
+# Pieces
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """All runs of one size, kept in a folder."""
+
+    folder: pathlib.Path
+    num_evaluations: int
+    num_seeds: int
+    tuning_seeds: Sequence[int] = TUNING_SEEDS
+    steps_from: pathlib.Path | None = None
+
+    def piece(self, task: str, name: str) -> dict[str, Any]:
+        """What is measured: fresh seeds, with the step sizes chosen before."""
+        tuned_as = ALGORITHMS[name].tuned_as
+        return self._piece(task, name, self.chosen(task, tuned_as), range(self.num_seeds), f"{task}-{name}")
+
+    def chosen(self, task: str, name: str):
+        """The candidate with the best mean QD score on the tuning seeds; or what was chosen in another folder."""
+        if self.steps_from is not None:
+            piece = json.loads((self.steps_from / f"{task}-{name}.json").read_text())
+            return tuple(piece["about"]["step_sizes"])
+        candidates = ALGORITHMS[name].candidates
+        return candidates[int(np.argmax([self.tuning(task, name, one) for one in candidates]))]
+
+    def tuning(self, task: str, name: str, step_sizes) -> float:
+        label = "-".join(f"{size:g}" for size in step_sizes)
+        kept = self._piece(task, name, step_sizes, self.tuning_seeds, f"tuning/{task}-{name}-{label}")
+        return float(np.mean(kept["qd_score"][-1]))
+
+    def _piece(self, task: str, name: str, step_sizes, seeds, file: str) -> dict[str, Any]:
+        domain, algorithm = DOMAINS[task], ALGORITHMS[name]
+        path = self.folder / f"{file}.json"
+        about = {"task": task, "algorithm": dataclasses.asdict(algorithm), "step_sizes": list(step_sizes)}
+        about |= {"seeds": list(seeds), "num_evaluations": self.num_evaluations}
+        about["weights"] = weights(algorithm.rule) if algorithm.is_learned else None
+        try:
+            kept = json.loads(path.read_text())
+            if kept["about"] == about:
+                return kept
+        except (OSError, ValueError, KeyError):
+            pass
+        begun = time.perf_counter()
+        evaluations, qd_score, coverage = run(domain, algorithm, step_sizes, seeds, self.num_evaluations)
+        seconds = round(time.perf_counter() - begun, 1)
+        print(
+            f"{file}: QD score {qd_score[-1].mean():,.0f}, coverage {coverage[-1].mean():.3f}, {seconds} s", flush=True
+        )
+        made = manifest.environment() | {"seconds": seconds, "at": manifest.now()}
+        tables = {"qd_score": _short(qd_score, 1), "coverage": _short(coverage, 5)}
+        kept = {"about": about, "num_evaluations": evaluations.tolist()} | tables | {"made": made}
+        write_bytes(path, (json.dumps(kept) + "\n").encode())
+        return kept
+
+
+def weights(name: str) -> str:
+    """Changes with the weights of a learned rule."""
+    digest = hashlib.sha256()
+    for where, array in sorted(flatten(lqd.rule(name).params).items()):
+        digest.update(where.encode() + array.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _short(values: np.ndarray, decimals: int) -> list:
+    return np.round(np.asarray(values, np.float64), decimals).tolist()
+
+
+# What is said of them
+
+MEASURES = {"qd_score": "QD score", "coverage": "coverage"}
+Found = dict[str, dict[str, dict[str, Any]]]  # task -> algorithm -> piece
+
+
+def interval(values: np.ndarray, num_resamples: int = 4000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean over the last axis, the seeds, and its 95 % bootstrap interval."""
+    num = values.shape[-1]
+    picks = np.random.default_rng(0).integers(num, size=(num_resamples, num))
+    low, high = np.quantile(values[..., picks].mean(axis=-1), [0.025, 0.975], axis=-1)
+    return values.mean(axis=-1), low, high
+
+
+def final(piece: dict[str, Any], measure: str) -> np.ndarray:
+    return np.asarray(piece[measure][-1])
+
+
+def best_of(pieces: dict[str, dict[str, Any]], measure: str, wanted: Callable[[Algorithm], bool]) -> str:
+    """The algorithm with the highest mean at the end."""
+    names = [name for name in pieces if wanted(ALGORITHMS[name])]
+    return max(names, key=lambda name: final(pieces[name], measure).mean())
+
+
+RIVALS: dict[str, Callable[[Algorithm], bool]] = {
+    "best hand-made": lambda algorithm: not algorithm.is_learned,
+    "best hand-made with iso-line": lambda algorithm: not algorithm.is_learned and not algorithm.emitters,
+}
+
+
+def tests(found: Found) -> list[dict[str, Any]]:
+    """Each learned row against the best hand-made one, one number per seed; Holm's correction over all of them."""
+    rows = []
+    for task, pieces in found.items():
+        for measure in MEASURES:
+            others: list[str] = []
+            for rival, wanted in RIVALS.items():
+                other = best_of(pieces, measure, wanted)
+                if other in others:
+                    continue  # the best of all has iso-line variation: one comparison, not two
+                others.append(other)
+                theirs = final(pieces[other], measure)
+                for name in pieces:
+                    if ALGORITHMS[name].is_learned:
+                        ours = final(pieces[name], measure)
+                        p, delta = stats.mann_whitney(ours, theirs)
+                        row = {"task": task, "measure": measure, "rival": rival, "name": name, "other": other}
+                        rows.append(row | {"ratio": ours.mean() / theirs.mean(), "p": p, "delta": delta})
+    for row, p in zip(rows, stats.holm([row["p"] for row in rows]), strict=True):
+        row["p"] = p
+    return rows
+
+
+def _label(name: str) -> str:
+    algorithm = ALGORITHMS[name]
+    return f"{algorithm.title}, {algorithm.population_size:,}"
+
+
+def markdown(found: Found, bench: Bench) -> str:
+    """The tables, best first."""
+    lines = [f"{bench.num_evaluations:,} evaluations, {bench.num_seeds} seeds; mean and 95 % bootstrap interval."]
+    lines += ["The number after a name is its population or the cells of its own archive. Learned rules in bold.", ""]
+    for task, pieces in found.items():
+        lines += [f"### {DOMAINS[task].title}", ""]
+        lines += ["| algorithm | step sizes | QD score | coverage, % |", "| --- | --- | --- | --- |"]
+        for name in sorted(pieces, key=lambda name: -final(pieces[name], "qd_score").mean()):
+            label = f"**{_label(name)}**" if ALGORITHMS[name].is_learned else _label(name)
+            qd, qd_low, qd_high = interval(final(pieces[name], "qd_score"))
+            share, low, high = interval(100 * final(pieces[name], "coverage"))
+            sizes = ", ".join(f"{size:g}" for size in pieces[name]["about"]["step_sizes"])
+            lines.append(
+                f"| {label} | {sizes} | {qd:,.0f} ({qd_low:,.0f} to {qd_high:,.0f}) "
+                f"| {share:.1f} ({low:.1f} to {high:.1f}) |"
+            )
+        lines.append("")
+    lines += ["### Tests", ""]
+    lines += [
+        "Ratio of the means; Mann-Whitney over seeds, p after Holm's correction over all rows; Cliff's delta.",
+        "",
+    ]
+    lines += [
+        "| task | measure | learned | against | ratio | p | delta |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in tests(found):
+        against = f"{_label(row['other'])} ({row['rival']})"
+        lines.append(
+            f"| {row['task']} | {MEASURES[row['measure']]} | {_label(row['name'])} | {against} "
+            f"| {row['ratio']:.2f} | {row['p']:.1g} | {row['delta']:+.2f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def csv(found: Found) -> str:
+    """One line per run."""
+    lines = ["task,algorithm,seed,num_evaluations,qd_score,coverage"]
+    for task, pieces in found.items():
+        for name, piece in pieces.items():
+            for seed, both in enumerate(zip(final(piece, "qd_score"), final(piece, "coverage"), strict=True)):
+                lines.append(f"{task},{name},{seed},{piece['num_evaluations'][-1]},{both[0]:.1f},{both[1]:.5f}")
+    return "\n".join(lines) + "\n"
+
+
+STYLES = {  # colours told apart by the colour-blind (Okabe & Ito); hand-made ones are dashed
+    "CVT-MAP-Elites": ("#E69F00", "--", "s"),
+    "DNS": ("#CC79A7", "--", "D"),
+    "CMA-ME": ("#000000", "--", "^"),
+    "CMA-MAE": ("#777777", "--", "v"),
+    "lqd-f": ("#0072B2", "-", "o"),
+    "lqd-n": ("#009E73", "-", "P"),
+    "lqd-fn": ("#D55E00", "-", "X"),
+    "lqd-fn + CMA": ("#56B4E9", "-", "*"),
+}
+
+
+def figure(found: Found) -> Figure:
+    """QD score over evaluations, of each algorithm the size that is best at the end."""
+    picture = Figure(figsize=(9.5, 4.4), layout="constrained")
+    axes = np.atleast_1d(picture.subplots(1, len(found)))
+    for ax, (task, pieces) in zip(axes, found.items(), strict=True):
+        ends = []
+        for title, (colour, line, marker) in STYLES.items():
+            if not any(ALGORITHMS[name].title == title for name in pieces):
+                continue
+            name = best_of(pieces, "qd_score", lambda algorithm, title=title: algorithm.title == title)
+            mean, low, high = interval(np.asarray(pieces[name]["qd_score"]))
+            evaluations = np.asarray(pieces[name]["num_evaluations"]) / 1000
+            ends.append(mean[-1])
+            ax.fill_between(evaluations, low / 1000, high / 1000, color=colour, alpha=0.2, lw=0)
+            ax.plot(
+                evaluations, mean / 1000, line, color=colour, lw=1.6, marker=marker, ms=5,
+                markevery=max(len(mean) // 6, 1), label=title,
+            )  # fmt: skip
+        low = 0.6 * min(ends) / 1000  # not from 0, where all are the same
+        ax.set(xlabel="evaluations, thousands", ylabel="QD score, thousands", ylim=(low, None), xlim=(0, None))
+        ax.set_title(DOMAINS[task].title, fontsize=10)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.tick_params(labelsize=9)
+    handles, names = axes[0].get_legend_handles_labels()
+    picture.legend(handles, names, loc="outside lower center", ncols=4, fontsize=9, frameon=False, handlelength=3)
+    return picture
+
+
+def main(arguments=None) -> Found:
+    parser = argparse.ArgumentParser(description="QD score and coverage on pyribs's sphere and arm.")
+    parser.add_argument("--out", type=pathlib.Path, help="default: results/community; quick: runs/community-quick")
+    parser.add_argument("--num-evaluations", type=int, default=51_840, help="of each run")
+    parser.add_argument("--num-seeds", type=int, default=16)
+    parser.add_argument("--tasks", nargs="*", choices=DOMAINS, default=list(DOMAINS))
+    parser.add_argument("--algorithms", nargs="*", choices=ALGORITHMS, default=list(ALGORITHMS))
+    parser.add_argument("--figure", type=pathlib.Path, help="also draw it here, .png")
+    parser.add_argument("--steps-from", type=pathlib.Path, help="take step sizes from a finished folder, tune nothing")
+    parser.add_argument("--quick", action="store_true", help="4 seeds, a third of the evaluations, small populations")
+    given = parser.parse_args(arguments)
+    out, tuning_seeds = given.out or pathlib.Path("results/community"), TUNING_SEEDS
+    if given.quick:
+        out, tuning_seeds = given.out or pathlib.Path("runs/community-quick"), TUNING_SEEDS[:2]
+        given.num_evaluations, given.num_seeds = 17_280, 4
+        small = ("me-1024", "dns-128", "cma-me", "cma-mae", "lqd-f-128", "lqd-n-128", "lqd-fn-128")
+        given.algorithms = [name for name in given.algorithms if name in small]
+    bench = Bench(out, given.num_evaluations, given.num_seeds, tuning_seeds, given.steps_from)
+    begun = time.perf_counter()
+    found: Found = {task: {} for task in given.tasks}
+    for name in given.algorithms:
+        for task in given.tasks:
+            found[task][name] = bench.piece(task, name)
+    text = markdown(found, bench)
+    write_bytes(out / "community.md", text.encode())
+    write_bytes(out / "community.csv", csv(found).encode())
+    if given.figure:
+        buffer = io.BytesIO()
+        figure(found).savefig(buffer, format="png", dpi=105, pil_kwargs={"optimize": True})
+        write_bytes(given.figure, buffer.getvalue())
+    print(f"\n{text}\n{time.perf_counter() - begun:.0f} s; wrote {out / 'community.md'}")
+    return found
+
+
+if __name__ == "__main__":
+    main()
