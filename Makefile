@@ -26,7 +26,7 @@ demo: $(VENV)/.core ## three hand-made rules and a learned one on a robot arm, a
 	$(BIN)/lqd demo
 
 test: $(VENV)/.dev ## the fast suite
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-long: $(VENV)/.dev ## the fast suite and the slow tests
 	$(BIN)/python -m pytest -n 2 --long

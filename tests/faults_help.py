@@ -1,8 +1,9 @@
-"""What the fault tests run in processes of their own: `python faults_help.py NAME FOLDER`, quick to compile."""
+"""What the fault tests run in processes of their own: `python faults_help.py NAME FOLDER [LIMIT]`."""
 
 import dataclasses
 import os
 import pathlib
+import resource
 import sys
 import time
 
@@ -68,5 +69,7 @@ def train(folder: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-    print("begun", flush=True)
+    if len(sys.argv) > 3:  # the size that files may have; what is compiled must not need more
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 1e9)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]),) * 2)
     globals()[sys.argv[1]](pathlib.Path(sys.argv[2]))

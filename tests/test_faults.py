@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -36,12 +35,9 @@ def start(cache):
     running = []
 
     def start(name, folder, limit=None):
-        def small():
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
         process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), name, str(folder)], text=True, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env=os.environ | {"LQD_TEST_CACHE": cache}, preexec_fn=small if limit else None,
+            [sys.executable, str(PROGRAM), name, str(folder), *([str(limit)] if limit else [])], text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"LQD_TEST_CACHE": cache},
         )  # fmt: skip
         running.append(process)
         return process
