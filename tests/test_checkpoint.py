@@ -1,6 +1,7 @@
 """Files of weights: round trip, and every kind of damage refused by name."""
 
 import json
+import pathlib
 import struct
 
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import lqd
-from lqd import checkpoint
+from lqd import checkpoint, locking
 from lqd.evolution.learned import Learned
 from lqd.evolution.network import Architecture
 
@@ -85,3 +86,32 @@ def test_a_file_of_weights_is_a_rule_by_its_path(tmp_path):
     path = lqd.save_rule(tmp_path / "rule.safetensors", Learned.init(jax.random.key(0), Architecture(num_layers=1)))
     with pytest.raises(lqd.InvalidInput, match="reads descriptors of 2 dimensions"):
         lqd.optimize(lambda x: (x[:, 0], x), dim=3, bounds=(0, 1), rule=str(path), num_evaluations=500)
+
+
+def test_only_what_a_killed_writer_of_ours_left_is_removed(tmp_path):
+    """A folder may be anybody's: hidden files of the user stay, whatever their names, and so does what lies deeper."""
+    kept = [
+        ".notes.settings",
+        ".state.safetensors.backup00",
+        ".x.abcdefgh",
+        "deeper/.state.safetensors.abc12345.lqd-part",
+    ]
+    for name in kept:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    torn = tmp_path / ".state.safetensors.abc12345.lqd-part"
+    torn.touch()
+    with locking.locked(tmp_path, "--out"):
+        assert not torn.exists()
+        assert all((tmp_path / name).exists() for name in kept)
+
+
+def test_a_writer_that_is_killed_leaves_what_is_known_as_torn(path, monkeypatch):
+    def killed(*_):
+        raise SystemExit
+
+    monkeypatch.setattr("os.replace", killed)
+    monkeypatch.setattr(pathlib.Path, "unlink", lambda *_, **__: None)
+    with pytest.raises(SystemExit):
+        checkpoint.write_bytes(path, b"half")
+    assert [torn.parent for torn in checkpoint.torn_files(path.parent)] == [path.parent]

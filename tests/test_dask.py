@@ -3,8 +3,8 @@
 import os
 
 import numpy as np
+import pool_functions as functions
 import pytest
-import workers_help as functions
 
 import lqd
 

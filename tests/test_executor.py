@@ -7,8 +7,8 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 
 import jax
 import numpy as np
+import pool_functions as functions
 import pytest
-import workers_help as functions
 
 import lqd
 from lqd import hosted, workers

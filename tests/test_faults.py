@@ -19,7 +19,7 @@ import pytest
 from lqd.checkpoint import read_arrays, torn_files
 from lqd.meta.log import read as read_log
 
-PROGRAM = pathlib.Path(__file__).with_name("faults_help.py")
+PROGRAM = pathlib.Path(__file__).with_name("fault_programs.py")
 NAMES = ("ask_tell", "optimize", "bench", "train")
 KINDS = {"rule": "rule", "last": "rule", "state": "state", "validation": "validation"}
 
@@ -140,7 +140,7 @@ def test_killed_and_terminated_at_random_moments(name, start, undisturbed, tmp_p
     assert process.returncode == 0, f"seed {seed}: {errors}"
     assert_same(name, expected, out)
     if name != "ask_tell":  # whoever holds a folder clears up in it
-        assert not torn_files(out)
+        assert not torn_files(out, below=True)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -158,7 +158,7 @@ def test_no_room_left(name, start, undisturbed, tmp_path):
         assert len(errors.strip().splitlines()) == 1
         assert process.returncode == 2
     assert_all_whole(out)
-    assert not torn_files(out)
+    assert not torn_files(out, below=True)
     process = start(name, out)
     errors = process.communicate(timeout=300)[1]
     assert process.returncode == 0, errors

@@ -8,6 +8,7 @@ import json
 import random
 import struct
 
+import jax
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -47,6 +48,28 @@ def a_state(path):
     return search.ask()
 
 
+GIVEN = {"dim": 2, "bounds": (0, 1), "population_size": 4, "batch_size": 2, "num_evaluations": 12, "rule": "dns"}
+
+
+def on_host(x):
+    return x[:, 0], x, {"e": x[:, 1]}
+
+
+def a_kept_run(path, backend="host", function=on_host):
+    (path.parent / "kept").mkdir(exist_ok=True)
+    (path.parent / "kept" / "state.safetensors").write_bytes(path.read_bytes())
+    return lqd.optimize(function, checkpoint=path.parent / "kept", resume=True, backend=backend, **GIVEN)
+
+
+def a_kept_compiled_run(path):
+    return a_kept_run(path, "jax", compiled)
+
+
+@jax.jit
+def compiled(x):
+    return x[:, 0], x
+
+
 def a_manifest(path):
     return Folder(path.parent)
 
@@ -65,7 +88,11 @@ def originals(tmp_path_factory):
     search.result().save(folder / "result.safetensors")
     suites_manifest = {"suites": ["pareto"], "preset": "quick", "num_seeds": None, "made": {}, "parts": {}}
     (folder / "manifest.json").write_text(json.dumps(suites_manifest))
+    for name, function in (("host", on_host), ("jax", compiled)):
+        lqd.optimize(function, checkpoint=folder / name, backend=name, **GIVEN)
+        (folder / name / "state.safetensors").rename(folder / f"{name}.safetensors")
     readers = {"rule": a_rule, "state": a_state, "result": a_result, "manifest": a_manifest}
+    readers |= {"host": a_kept_run, "jax": a_kept_compiled_run}
     paths = sorted(path for path in folder.iterdir() if path.is_file())
     return [(path.name, path.read_bytes(), readers[path.stem]) for path in paths]
 
@@ -156,7 +183,7 @@ def test_files(originals, kind, num, tmp_path):
         except Exception as error:
             raise AssertionError(f"seed {seed}: {name}") from error
     assert num_refused > 0.3 * num
-    assert {path.name for path in tmp_path.iterdir()} <= {name for name, *_ in originals}
+    assert {path.name for path in tmp_path.iterdir()} <= {"kept", *(name for name, *_ in originals)}
 
 
 # Searches

@@ -270,6 +270,11 @@ class AskTell:
 
     def restored(self, saved: Saved) -> "AskTell":
         """This search, as far as the saved one was."""
+        with checkpoint.understood(saved.path):
+            self._restore(saved)
+        return self
+
+    def _restore(self, saved: Saved) -> None:
         description = {"num_failed": 0} | saved.description
         counters = ("num_start_asked", "num_asks", "num_told", "num_failed", "next_row")
         start_asked, asks, told, failed, next_row = (checks.whole(name, description[name], 0) for name in counters)
@@ -282,6 +287,5 @@ class AskTell:
             self._extras.names = description["extras"]
             self._state = saved.state(self._told)
             self._extras.restore(saved.under("extras."), next_row)
-        rows = saved.rows()
-        self._rows = [] if rows is None else [rows]
-        return self
+            rows = saved.rows(self._told, self._settings.offset())
+            self._rows = [] if rows is None else [rows]

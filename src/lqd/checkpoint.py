@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import pathlib
-import re
 import tempfile
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +22,7 @@ from lqd.evolution.learned import Learned
 from lqd.evolution.network import Architecture, init_params
 
 VERSION = "1"
-TORN = re.compile(r"\..+\.[a-z0-9_]{8}")  # as mkstemp names them
+PART = ".lqd-part"  # how the name of a file ends while it is being written
 PathLike = str | os.PathLike[str]
 
 
@@ -32,7 +31,7 @@ def write_bytes(path: PathLike, content: bytes) -> pathlib.Path:
     path = pathlib.Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        handle, name = tempfile.mkstemp(PART, f".{path.name}.", path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
@@ -48,9 +47,9 @@ def write_bytes(path: PathLike, content: bytes) -> pathlib.Path:
     return path
 
 
-def torn_files(folder: pathlib.Path) -> list[pathlib.Path]:
-    """What writers that were killed left behind, in the folder and below."""
-    return [path for path in folder.rglob(".*") if TORN.fullmatch(path.name) and path.is_file()]
+def torn_files(folder: pathlib.Path, below: bool = False) -> list[pathlib.Path]:
+    """What writers that were killed left in the folder, or also in those `below`."""
+    return [*(folder.rglob if below else folder.glob)(f".*{PART}")]
 
 
 def _digest(arrays: Mapping[str, np.ndarray], description: str) -> str:

@@ -333,7 +333,7 @@ class Bench:
         if self.seeds is not None and self.suite in own:
             raise InvalidInput(f"seeds is for the figures' suites; {self.suite!r} has a fixed number.")
         out = self.out or pathlib.Path("runs") / self.suite
-        with locked(out, "--out"):
+        with locked(out, "--out", below=True):
             if self.suite in own:
                 self._own(own[self.suite].run, out)
             else:

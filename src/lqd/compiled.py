@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lqd import checks, statefile
+from lqd.checkpoint import understood
 from lqd.errors import InvalidInput
 from lqd.evolution import driver, loop
 from lqd.evolution.driver import Rows
@@ -35,7 +36,7 @@ def optimize(
     with keeper.lock() if keeper is not None else contextlib.nullcontext():
         total = settings.population_size + num_generations * settings.batch_size
         saved = None if keeper is None else keeper.saved(settings, "jax", total)
-        before = None if saved is None else (search.state(saved), saved.rows())
+        before = None if saved is None else search.restored(saved)
         return _run(search, num_generations, callback, time_limit_s, keeper, before)
 
 
@@ -47,12 +48,18 @@ class _Search:
         self.rule = settings.resolved_rule(descriptor_dim)
         self.start, self.centroids = settings.start(), settings.centroids(descriptor_dim)
 
-    def state(self, saved: statefile.Saved) -> State:
+    def restored(self, saved: statefile.Saved) -> tuple[State, Rows]:
+        """State and history of a run that was kept."""
         key, size = self.settings.key(), self.settings.population_size
         like = jax.eval_shape(
             lambda key: loop.begin(key, self.tasks, self.rule, size, self.start, self.centroids), key
         )  # fmt: skip
-        return saved.state(dataclasses.replace(like, key=key))
+        with understood(saved.path):
+            state = saved.state(dataclasses.replace(like, key=key))
+            rows = saved.rows(state, self.settings.offset())
+            if rows is None:
+                raise ValueError("no history")
+            return state, rows
 
 
 def _run(search: _Search, num_generations: int, callback, time_limit_s, keeper: Keeper | None, before) -> Result:

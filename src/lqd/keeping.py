@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from lqd import checks
+from lqd.checkpoint import understood
 from lqd.errors import InvalidInput
 from lqd.locking import locked
 from lqd.settings import Settings
@@ -41,11 +42,13 @@ class Keeper:
                 f"checkpoint {self.folder} holds a run already: give resume=True to go on with it, or another folder."
             )
         saved = Saved(self.path)
-        saved.check(settings, backend)
-        if saved.description["num_told"] > num_evaluations:
+        with understood(self.path):
+            saved.check(settings, backend)
+            num = checks.whole("num_told", saved.description["num_told"], 0)
+        if num > num_evaluations:
             raise InvalidInput(
-                f"checkpoint {self.folder} holds {saved.description['num_told']} evaluations, num_evaluations is "
-                f"{num_evaluations}: give at least as many, or another folder."
+                f"checkpoint {self.folder} holds {num} evaluations, num_evaluations is {num_evaluations}: give at "
+                f"least as many, or another folder."
             )
         return saved
 

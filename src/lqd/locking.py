@@ -8,8 +8,8 @@ from lqd.errors import InvalidInput
 
 
 @contextlib.contextmanager
-def locked(folder: pathlib.Path, name: str):
-    """Keeps a second process out; `name` is what the user calls the folder.
+def locked(folder: pathlib.Path, name: str, below: bool = False):
+    """Keeps a second process out; `name` is what the user calls the folder. What was torn there (and `below`) goes.
 
     The system lets go of the lock when its holder dies, however it dies.
     """
@@ -25,6 +25,6 @@ def locked(folder: pathlib.Path, name: str):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise InvalidInput(f"{name} {folder} is in use by another process; give another folder.") from None
-        for torn in torn_files(folder):
+        for torn in torn_files(folder, below):
             torn.unlink(missing_ok=True)
         yield

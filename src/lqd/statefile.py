@@ -11,7 +11,7 @@ from lqd import catalogue, checkpoint
 from lqd.checkpoint import PathLike
 from lqd.errors import InvalidInput, Unreadable
 from lqd.evolution.driver import Rows
-from lqd.evolution.loop import State
+from lqd.evolution.loop import State, measure
 from lqd.settings import Settings
 
 KIND = "state"
@@ -28,11 +28,18 @@ class Saved:
     def under(self, prefix: str) -> dict[str, np.ndarray]:
         return {name.removeprefix(prefix): value for name, value in self.arrays.items() if name.startswith(prefix)}
 
-    def rows(self) -> Rows | None:
+    def rows(self, state: State, qd_offset) -> Rows | None:
+        """The history, with the measures that such a state has; None before the first row."""
         if "rows.generation" not in self.arrays:
             return None
         generation, num_evaluations, time_s = (self.arrays[f"rows.{name}"] for name in COLUMNS)
-        return Rows(generation, num_evaluations, time_s, self.under("rows.measures."))
+        rows = Rows(generation, num_evaluations, time_s, self.under("rows.measures."))
+        expected = jax.eval_shape(lambda state: measure(state, qd_offset), state)
+        shapes = {(len(generation),)} | {value.shape[:1] for value in (*rows.measures.values(), *rows[:3])}
+        is_plain = all(value.ndim == 2 and value.dtype.kind == "f" for value in rows.measures.values())
+        if expected.keys() != rows.measures.keys() or len(shapes) > 1 or not is_plain or not len(generation):
+            raise Unreadable(f"{self.path}: its history does not fit its settings.")
+        return rows
 
     def state(self, like: State) -> State:
         """The state, in the shape of another one (of which only the key is used, which follows from the seed)."""

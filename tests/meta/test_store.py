@@ -155,7 +155,7 @@ def test_the_lock_is_free_after_an_error(store):
 
 
 def test_what_a_killed_writer_left_is_removed(filled, tiny):
-    torn = filled.folder / ".state-00000008.safetensors.abc123de"
+    torn = filled.folder / ".state-00000008.safetensors.abc123de.lqd-part"
     torn.write_bytes(b"half of a st")
     other = filled.folder / "notes.txt"
     other.write_text("mine")

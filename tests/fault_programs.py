@@ -1,4 +1,4 @@
-"""What the fault tests run in processes of their own: `python faults_help.py NAME FOLDER [LIMIT]`."""
+"""What the fault tests run in processes of their own: `python fault_programs.py NAME FOLDER [LIMIT]`."""
 
 import dataclasses
 import os
