@@ -5,8 +5,11 @@ all have fallen, but its steps are not counted here). Median of several runs aft
 """
 
 import argparse
+import concurrent.futures
 import statistics
 import time
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,24 +18,36 @@ from lqd import tasks
 from lqd.tasks.brax import ROBOTS, RobotTask
 
 
-def measure(robot: str, num_policies: int, episode_length: int, num_repeats: int) -> tuple[float, float, float]:
-    """Simulated steps per second, steps that count per second, seconds of compiling."""
-    task = tasks.make(f"brax/{robot}", episode_length=episode_length)
-    assert isinstance(task, RobotTask)
-    x = task.init_sigma * jax.random.normal(jax.random.key(0), (num_policies, task.dim))
+class Case(NamedTuple):
+    """A robot, and how many policies walk at once."""
+
+    robot: str
+    num_policies: int
+
+    def given(self, seed: int, task: RobotTask):
+        x = task.init_sigma * jax.random.normal(jax.random.key(0), (self.num_policies, task.dim))
+        return jax.random.split(jax.random.key(seed), self.num_policies), x
+
+
+def compiled(case: Case, task: RobotTask) -> tuple[Callable, float]:
+    """The program, and the seconds that it took to make it."""
     begun = time.perf_counter()
-    compiled = jax.jit(task.measured).lower(jax.random.split(jax.random.key(1), num_policies), x).compile()
-    compile_s = time.perf_counter() - begun
+    program = jax.jit(task.measured).lower(*case.given(0, task)).compile()
+    return program, time.perf_counter() - begun
+
+
+def measure(case: Case, task: RobotTask, program: Callable, num_repeats: int) -> tuple[float, float]:
+    """Simulated steps per second, and steps that count per second."""
     simulated, counted = [], []
     for seed in range(num_repeats + 1):
-        keys = jax.random.split(jax.random.key(seed), num_policies)
+        given = jax.block_until_ready(case.given(seed, task))
         begun = time.perf_counter()
-        *_, num_steps = jax.block_until_ready(compiled(keys, x))
+        *_, num_steps = jax.block_until_ready(program(*given))
         took = time.perf_counter() - begun
         if seed:  # the first one warms up
-            simulated.append(float(jnp.max(num_steps)) * num_policies / took)
+            simulated.append(float(jnp.max(num_steps)) * case.num_policies / took)
             counted.append(float(jnp.sum(num_steps)) / took)
-    return statistics.median(simulated), statistics.median(counted), compile_s
+    return statistics.median(simulated), statistics.median(counted)
 
 
 def main() -> None:
@@ -44,10 +59,15 @@ def main() -> None:
     arguments = parser.parse_args()
     print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}, episodes of {arguments.episode_length} steps")
     print(f"{'':14}{'policies':>9}{'steps/s':>13}{'that count/s':>14}{'compiling':>11}")
-    for robot in arguments.robots:
-        for num in arguments.num_policies:
-            simulated, counted, compile_s = measure(robot, num, arguments.episode_length, arguments.num_repeats)
-            print(f"{robot:14}{num:>9,}{simulated:>13,.0f}{counted:>14,.0f}{compile_s:>9.1f} s", flush=True)
+    cases = [Case(robot, num) for robot in arguments.robots for num in arguments.num_policies]
+    given = [(case, tasks.make(f"brax/{case.robot}", episode_length=arguments.episode_length)) for case in cases]
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # all are made before any is timed
+        programs = list(pool.map(lambda one: compiled(*one), given))
+    for (case, task), (program, compile_s) in zip(given, programs, strict=True):
+        simulated, counted = measure(case, task, program, arguments.num_repeats)
+        print(
+            f"{case.robot:14}{case.num_policies:>9,}{simulated:>13,.0f}{counted:>14,.0f}{compile_s:>9.1f} s", flush=True
+        )
 
 
 if __name__ == "__main__":

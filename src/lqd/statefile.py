@@ -1,6 +1,7 @@
 """The file that a search goes on from: its settings, its rule, its state, its history."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -43,14 +44,7 @@ class Saved:
 
     def state(self, like: State) -> State:
         """The state, in the shape of another one (of which only the key is used, which follows from the seed)."""
-        saved, expected = self.under("state."), _leaves(like)
-        if expected.keys() != saved.keys() or any(
-            (saved[name].shape, saved[name].dtype) != (leaf.shape, leaf.dtype) for name, leaf in expected.items()
-        ):
-            raise Unreadable(f"{self.path}: its arrays do not fit its settings.")
-        leaves, structure = jax.tree_util.tree_flatten_with_path(like)
-        filled = [like.key if _name(where) == "key" else jnp.asarray(saved[_name(where)]) for where, _ in leaves]
-        return jax.tree.unflatten(structure, filled)
+        return restored(like, self.under("state."), self.path)
 
     def rule(self) -> Any:
         """The rule; None if it is the user's own code."""
@@ -84,7 +78,7 @@ def write(path: PathLike, settings: Settings, state: State | None, rows: Rows | 
     rule_arrays, described = _of_settings(settings)
     arrays = dict(arrays) | {f"rule.{name}": value for name, value in rule_arrays.items()}
     if state is not None:
-        arrays |= {f"state.{name}": np.asarray(leaf) for name, leaf in _leaves(state).items()}
+        arrays |= {f"state.{name}": np.asarray(leaf) for name, leaf in leaves(state).items()}
     if rows is not None:
         arrays |= {f"rows.{name}": getattr(rows, name) for name in COLUMNS}
         arrays |= {f"rows.measures.{name}": value for name, value in rows.measures.items()}
@@ -100,7 +94,19 @@ def _name(where) -> str:
     return jax.tree_util.keystr(where, simple=True, separator=".")
 
 
-def _leaves(state: State) -> dict[str, Any]:
+def leaves(state: State) -> dict[str, Any]:
     """The arrays of a state by dotted name, but for the key, which follows from the seed."""
     named = {_name(where): leaf for where, leaf in jax.tree_util.tree_leaves_with_path(state)}
     return {name: leaf for name, leaf in named.items() if name != "key"}
+
+
+def restored(like: State, saved: Mapping[str, np.ndarray], path: PathLike) -> State:
+    """A state from its `leaves`, in the shape of another one, whose key it takes."""
+    expected = leaves(like)
+    if expected.keys() != saved.keys() or any(
+        (saved[name].shape, saved[name].dtype) != (leaf.shape, leaf.dtype) for name, leaf in expected.items()
+    ):
+        raise Unreadable(f"{path}: its arrays do not fit its settings.")
+    found, structure = jax.tree_util.tree_flatten_with_path(like)
+    filled = [like.key if _name(where) == "key" else jnp.asarray(saved[_name(where)]) for where, _ in found]
+    return jax.tree.unflatten(structure, filled)

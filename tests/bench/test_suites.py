@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from lqd import catalogue
-from lqd.bench import landscapes, pieces, suites
+from lqd.bench import landscapes, pieces, suites, together
 from lqd.bench.folder import Folder
-from lqd.checkpoint import write_arrays
+from lqd.checkpoint import read_arrays, write_arrays
 from lqd.errors import InvalidInput, Unreadable
 from lqd.tasks import landscape
 
@@ -110,14 +110,67 @@ def test_together_is_as_alone(tmp_path):
         functions=pieces.ARM, num_seeds=2, num_generations=5, num_rows=2, population_size=8, batch_size=4
     )
     names = ("me", "ga", "dns@random")
-    together, alone = pieces.Bench(setting, tmp_path / "together"), pieces.Bench(setting, tmp_path / "alone")
-    together.measure_together(names)
-    assert set(together.made) == {"random-search", *names}
+    joint, alone = pieces.Bench(setting, tmp_path / "together"), pieces.Bench(setting, tmp_path / "alone")
+    joint.measure_together(names)
+    assert set(joint.made) == {"random-search", *names}
     for name in names:
-        found = together.measure(name)
+        found = joint.measure(name)
         for measure, expected in alone.measure(name).items():
             np.testing.assert_array_equal(found[measure], expected, err_msg=f"{name} {measure}")
     assert (alone.measure("dns@random")["novelty"] > 0.5).all()  # of standard normal descriptors, not the arm's
+
+
+def test_together_goes_on_where_it_was_cut(tmp_path, monkeypatch):
+    setting = pieces.Setting(
+        functions=pieces.ARM, num_seeds=2, num_generations=5, num_rows=3, population_size=8, batch_size=4
+    )
+    names, whole = ("me", "dns@random", "lqd-f"), pieces.Bench(setting, tmp_path / "whole")
+    whole.measure_together(names)
+    assert not (tmp_path / "whole" / "together.safetensors").exists()
+
+    monkeypatch.setattr(together, "KEEP_S", 0.0)
+    monkeypatch.setattr(together, "KEEP_RATIO", 0.0)
+    seen = []
+
+    def cut(generation):
+        seen.append(generation)
+        if generation == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pieces.Bench(setting, tmp_path / "cut").measure_together(names, cut)
+    resumed = pieces.Bench(setting, tmp_path / "cut")
+    resumed.measure_together(names, seen.append)
+    assert seen == [1, 2, 3, 4, 4, 5]
+    assert not (tmp_path / "cut" / "together.safetensors").exists()
+    for name in names:
+        for measure, expected in whole.measure(name).items():
+            np.testing.assert_array_equal(resumed.measure(name)[measure], expected, err_msg=f"{name} {measure}")
+
+
+@pytest.mark.parametrize("spoil", ["rules", "setting", "bytes", "arrays"])
+def test_together_begins_anew_where_what_is_kept_does_not_fit(tmp_path, monkeypatch, spoil):
+    setting = pieces.Setting(functions=pieces.ARM, num_seeds=2, num_generations=3, population_size=8, batch_size=4)
+    monkeypatch.setattr(together, "KEEP_S", 0.0)
+
+    def cut(generation):
+        if generation == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pieces.Bench(setting, tmp_path).measure_together(("me", "ga"), cut)
+    path, names, seen = tmp_path / "together.safetensors", ("me", "ga"), []
+    if spoil == "rules":
+        names = ("me", "dns")
+    elif spoil == "setting":
+        setting = dataclasses.replace(setting, num_generations=2)
+    elif spoil == "bytes":
+        path.write_bytes(path.read_bytes()[:-1])
+    else:
+        arrays, description = read_arrays(path, together.KIND)
+        write_arrays(path, together.KIND, {"what": np.zeros(1)} | arrays, description)
+    pieces.Bench(setting, tmp_path).measure_together(names, seen.append)
+    assert seen[0] == 1
 
 
 def test_a_piece_from_before_a_field_was_there_is_still_good(tmp_path):

@@ -142,9 +142,12 @@ def test_the_whole_path(tmp_path, capsys):
     assert len(list((out / "show").glob("policy_*.html"))) == 2
     task = tasks.make("brax/hopper", episode_length=12)
     chunked = tasks.make("brax/hopper", episode_length=12, chunk_size=3)
-    x = jnp.asarray(result.x)
-    whole, parts = (jax.jit(one.evaluate)(jax.random.key(0), x) for one in (task, chunked))
-    np.testing.assert_allclose(parts.fitness, whole.fitness, rtol=1e-3)
+    x, keys, evaluate = jnp.asarray(result.x), jax.random.split(jax.random.key(0)), jax.jit(task.evaluate)
+    parts = jax.jit(jax.vmap(chunked.evaluate, in_axes=(0, None)))(keys, x)
+    for i, key in enumerate(keys):
+        whole = evaluate(key, x)
+        np.testing.assert_allclose(parts.fitness[i], whole.fitness, rtol=1e-3)
+        np.testing.assert_allclose(parts.descriptor[i], whole.descriptor, rtol=1e-3, atol=1e-3)
     assert len(show.different(result.population, task, 3)) <= 3
 
 

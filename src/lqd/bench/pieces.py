@@ -19,11 +19,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lqd import catalogue, checks, manifest, tasks
+from lqd.bench import together
 from lqd.checkpoint import flatten, read_arrays, write_arrays, write_bytes
 from lqd.errors import Unreadable, unknown
 from lqd.evolution import cvt, loop, metrics
 from lqd.evolution.learned import Learned
-from lqd.evolution.reproduction import IsoLine
 from lqd.evolution.rules import Rule, ready
 from lqd.meta.config import Config
 from lqd.meta.validation import SEED
@@ -166,20 +166,25 @@ class Bench:
 
         return self.piece(name, {}, compute)
 
-    def measure_together(self, names: Sequence[str]) -> None:
-        """The rules that are missing, side by side: a simulator takes hardly longer for several than for one."""
+    def measure_together(self, names: Sequence[str], look: Callable[[int], None] = lambda _: None) -> None:
+        """The rules that are missing, side by side: a simulator takes hardly longer for several than for one.
+
+        Their state is kept on the way. `look` is told the generation.
+        """
         missing = [name for name in names if self._read(name, {"rule": _fingerprint(self._rule(name))}) is None]
         if len(missing) < 2:
             return
-        begun = time.perf_counter()
         rules = tuple(self._rule(name) for name in missing)
-        kinds = tuple(_kind_of(name) for name in missing)
-        given = (self.keys, self.field, self.anchors(), self.setting.steps)
-        found = dict(zip(missing, _run_together(self.setting.config, kinds, rules, *given), strict=True))
-        seconds = (time.perf_counter() - begun) / len(missing)
+        about = self._description({"rules": dict(zip(missing, map(_fingerprint, rules), strict=True))})
+        kept = together.Kept(self.folder / "together.safetensors", about)
+        kinds, f_rand = tuple(map(_kind_of, missing)), self.anchors()
+        runs = together.Runs(self.setting.config, kinds, rules, self.keys, self.field)
+        ran, seconds = runs.run(self.setting.rows, functools.partial(_jit_measured, self.field, f_rand), kept, look)
+        found = dict(zip(missing, ran, strict=True))
         for name in sorted(missing, key=lambda name: name != "me"):  # its slots are what the others are compared at
             table = self._table(found[name], self._num_compared(name))
-            self._write(name, {"rule": _fingerprint(self._rule(name))}, table, seconds)
+            self._write(name, {"rule": _fingerprint(self._rule(name))}, table, seconds / len(missing))
+        kept.remove()
 
     def _table(self, ran, num) -> "Table":
         rows, fitness, descriptor = ran
@@ -263,11 +268,7 @@ def _fingerprint(rule: Rule) -> str:
     return digest.hexdigest()[:16]
 
 
-def _operator(config: Config) -> IsoLine:
-    return IsoLine(jnp.float32(config.iso_sigma), jnp.float32(config.line_sigma))
-
-
-def _measured(state: loop.State, field: Field, f_rand):
+def _measured(field: Field, f_rand, state: loop.State):
     population = state.population
     found = jax.vmap(metrics.measure)(population.fitness, population.descriptor)
     qd = jnp.full_like(found["novelty"], jnp.nan)
@@ -284,7 +285,7 @@ def _measured(state: loop.State, field: Field, f_rand):
 
 def evolve(config: Config, rule: Rule, keys, field: Field, steps, look: Callable[[loop.State], Any]):
     """All tasks: the state at the end, and what `look` sees after each of the steps (numbers of generations)."""
-    rule, operator = ready(rule), _operator(config)
+    rule, operator = ready(rule), together.operator(config)
 
     def advance(state, num):
         def step(_, state):
@@ -300,32 +301,11 @@ def evolve(config: Config, rule: Rule, keys, field: Field, steps, look: Callable
 @functools.partial(jax.jit, static_argnums=0)
 def _run(config: Config, rule: Rule, keys, field: Field, f_rand, steps):
     """Rows of measures, and the populations at the end."""
-    state, rows = evolve(config, rule, keys, field, steps, lambda state: _measured(state, field, f_rand))
+    state, rows = evolve(config, rule, keys, field, steps, functools.partial(_measured, field, f_rand))
     return rows, state.population.fitness, state.population.descriptor
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _run_together(config: Config, kinds: tuple[str, ...], rules: tuple[Rule, ...], keys, field: Field, f_rand, steps):
-    """The same for several rules on the seeds of one task: what each would do alone, evaluated in one call."""
-    rules, operator = tuple(map(ready, rules)), _operator(config)
-    assert isinstance(field.tasks, Repeated)
-    many = Repeated(field.tasks.task, len(rules) * len(keys))
-    alter = [functools.partial(altered.alter, kind) if kind else None for kind in kinds]
-
-    def advance(states, num):
-        def step(_, states):
-            return loop.step_together(states, many, rules, operator, config.batch_size, field.start, alter)
-
-        states = jax.lax.fori_loop(0, num, step, states)
-        return states, [_measured(state, field, f_rand) for state in states]
-
-    begin = loop.begin_together(keys, field.tasks, rules, config.population_size, field.start, alter)
-    states, rows = jax.lax.scan(advance, begin, steps)
-    return [
-        (row, state.population.fitness, state.population.descriptor) for row, state in zip(rows, states, strict=True)
-    ]
-
-
+_jit_measured = jax.jit(_measured)
 _rarefied = jax.jit(jax.vmap(metrics.rarefied_novelty))
 
 
@@ -406,8 +386,13 @@ def measure_all(plan: Plan, folder: pathlib.Path, progress: Progress) -> Results
         bench = Bench(part.setting, folder / name.replace(" ", "-"))
         results.tables[name] = {}
         if part.together:
-            progress(f"{name}: all rules", done, total)
-            bench.measure_together(part.rules)
+            num = part.setting.num_generations
+
+            def look(generation: int, name=name, done=done, num=num) -> None:
+                progress(f"{name}: all rules, generation {generation:,} of {num:,}", done, total)
+
+            look(0)
+            bench.measure_together(part.rules, look)
         for rule in part.rules:
             progress(f"{name}: {rule}", done, total)
             results.tables[name][rule] = bench.measure(rule)

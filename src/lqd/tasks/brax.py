@@ -83,7 +83,7 @@ class RobotTask:
     robot: str = static()
     episode_length: int = static(default=1000)
     backend: str = static(default="spring")
-    chunk_size: int = static(default=4096)
+    chunk_size: int = static(default=16_384)
 
     def __post_init__(self):
         if self.robot not in ROBOTS:
@@ -144,20 +144,33 @@ class RobotTask:
         return None
 
     def evaluate(self, key: Key[Array, ""], x: Float[Array, "B n"]) -> Evaluation:
-        """By chunks: a simulator's state is a few thousand numbers for each policy."""
+        return Evaluation(*self._in_chunks(jax.random.split(key, x.shape[0]), x))
+
+    def _in_chunks(self, keys: Key[Array, " B"], x: Float[Array, "B n"]):
+        """Return and descriptor. A simulator's state is a few thousand numbers for each policy, so only so many walk
+        at once, also where this is mapped over seeds."""
+        chunked = jax.custom_batching.custom_vmap(self._chunked)
+
+        @chunked.def_vmap
+        def _(num, is_batched, keys, x):
+            keys, x = (
+                leaf if batched else jnp.broadcast_to(leaf, (num, *leaf.shape))
+                for leaf, batched in zip((keys, x), is_batched, strict=True)
+            )
+            found = self._in_chunks(keys.reshape(-1), x.reshape(-1, x.shape[-1]))
+            return jax.tree.map(lambda leaf: leaf.reshape(num, -1, *leaf.shape[1:]), found), (True, True)
+
+        return chunked(keys, x)
+
+    def _chunked(self, keys: Key[Array, " B"], x: Float[Array, "B n"]):
         num = x.shape[0]
-        keys = jax.random.split(key, num)
-        size = min(num, self.chunk_size)
-        padding = -num % size
-        keys, x = (jnp.concatenate([given, given[:padding]]) if padding else given for given in (keys, x))
-
-        def chunk(given):
-            return self.measured(*given)[:2]
-
-        chunks = (keys.reshape(-1, size), x.reshape(-1, size, x.shape[1]))
-        found = jax.lax.map(chunk, chunks) if num > size else jax.tree.map(lambda leaf: leaf[None], chunk((keys, x)))
-        fitness, descriptor = (leaf.reshape(-1, *leaf.shape[2:])[:num] for leaf in found)
-        return Evaluation(fitness, descriptor)
+        if num <= self.chunk_size:
+            return self.measured(keys, x)[:2]
+        padding = -num % self.chunk_size
+        keys, x = (jnp.concatenate([given, given[:padding]]) for given in (keys, x))
+        chunks = (keys.reshape(-1, self.chunk_size), x.reshape(-1, self.chunk_size, x.shape[1]))
+        found = jax.lax.map(lambda given: self.measured(*given)[:2], chunks)
+        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:num], found)
 
     def noiseless(self, x: Float[Array, "B n"]) -> Float[Array, " B"]:
         return self.measured(jnp.broadcast_to(jax.random.key(0), x.shape[:1]), x)[0]
