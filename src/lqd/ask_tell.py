@@ -7,6 +7,7 @@ may run ahead of tells, and solutions that were never asked for are welcome.
 
 import pathlib
 import time
+import warnings
 from typing import Any
 
 import jax.numpy as jnp
@@ -78,6 +79,7 @@ class AskTell:
         self._rows: list[Rows] = []
         self._begun = time.perf_counter()
         self._extras = ExtrasStore()
+        self._has_warned = False
 
     @property
     def _told(self) -> State:
@@ -163,13 +165,17 @@ class AskTell:
     def _checked_fitness(self, x, fitness, descriptor) -> np.ndarray:
         """Fitness, maximised and in float32; what cannot be ranked is an error here, where the rows are known."""
         s = self._settings
-        fitness = checks.float32(s.sign * fitness.astype(np.float64))
+        exact = s.sign * fitness.astype(np.float64)
+        fitness = checks.float32(exact)
         infinite = np.flatnonzero(fitness == np.inf)
         if len(infinite):
             raise checks.infinite_fitness(len(infinite), x[infinite[0]], s.minimize, infinite)
         nan = np.flatnonzero(np.isnan(fitness) | (~np.isfinite(descriptor).all(axis=1) & (fitness != -np.inf)))
         if len(nan) and s.on_nan == "raise":
             raise checks.nan_fitness(len(nan), x[nan[0]], nan)
+        if not self._has_warned and (warning := checks.lost_differences(exact, fitness)):
+            self._has_warned = True
+            warnings.warn(warning, stacklevel=3)
         return fitness
 
     def _prepare(self, descriptor_dim: int) -> None:

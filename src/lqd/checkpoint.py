@@ -91,7 +91,18 @@ def read_arrays(path: PathLike, kind: str) -> tuple[dict[str, np.ndarray], dict[
     text = metadata.get("description", "")
     if metadata.get("sha256") != _digest(arrays, text):
         raise Unreadable(f"{path}: the checksum does not match; the file was altered after it was written.")
-    return arrays, json.loads(text)
+    return arrays, parsed(text, path)
+
+
+def parsed(text: str, path: PathLike) -> dict[str, Any]:
+    """JSON with names in it, from a file that may be anybody's."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"{path}: not JSON that can be read ({error}).") from error
+    if not isinstance(content, dict):
+        raise Unreadable(f"{path}: names and values expected, found a {type(content).__name__}.")
+    return content
 
 
 @contextlib.contextmanager

@@ -56,6 +56,20 @@ def float32(array: np.ndarray) -> np.ndarray:
         return array.astype(np.float32)
 
 
+def lost_differences(exact: np.ndarray, rounded: np.ndarray) -> str | None:
+    """A warning where float32 has made at least half of the different fitness values equal to others."""
+    finite = np.isfinite(rounded)
+    seen = np.where(np.abs(rounded) < np.finfo(np.float32).tiny, 0, rounded)[finite]  # so XLA compares them
+    before, after = len(np.unique(exact[finite])), len(np.unique(seen))
+    if before < 4 or 2 * after > before:
+        return None
+    near = float(np.median(np.abs(exact[finite])))
+    return (
+        f"fitness has {before} different values, of which single precision tells {after} apart (near {near:.3g}, it "
+        f"has steps of {np.spacing(np.float32(near)):.2g}). Equals are ranked by age: subtract a constant, or scale."
+    )
+
+
 def is_real(dtype) -> bool:
     """Whether entries of this type are real numbers: NumPy's, or JAX's small floats."""
     return np.dtype(dtype).kind in "biuf" or jnp.issubdtype(dtype, jnp.floating)

@@ -9,7 +9,8 @@ import subprocess
 import sys
 from typing import Any
 
-from lqd.checkpoint import PathLike, write_bytes
+from lqd.checkpoint import PathLike, parsed, write_bytes
+from lqd.errors import InvalidInput, Unreadable
 
 
 def _git(*args: str) -> str | None:
@@ -52,6 +53,17 @@ def write(path: PathLike, content: dict[str, Any]) -> pathlib.Path:
     """As JSON that every reader accepts: numbers that are not finite become strings."""
     text = json.dumps(_plain(content), indent=2, allow_nan=False)
     return write_bytes(path, (text + "\n").encode())
+
+
+def read(path: pathlib.Path, of: str) -> dict[str, Any]:
+    """What `write` wrote; `of` is what the folder should be of."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InvalidInput(f"{path.parent} has no {path.name}: it is not the folder of {of}.") from None
+    except (OSError, ValueError) as error:
+        raise Unreadable(f"{path}: cannot be read ({error}).") from error
+    return parsed(text, path)
 
 
 def _plain(value: Any) -> Any:

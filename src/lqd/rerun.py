@@ -4,7 +4,6 @@ A manifest is what `lqd run` and `lqd bench` leave as manifest.json, and `lqd tr
 the same machine with the same versions every number is the same; what else was different is said.
 """
 
-import json
 import pathlib
 from typing import Any, NamedTuple
 
@@ -38,7 +37,7 @@ class Comparison(NamedTuple):
 def rerun(given: pathlib.Path, out: pathlib.Path | None = None, quiet: bool = False) -> Comparison:
     """Runs again into another folder, and compares."""
     path = _find(given)
-    content = _read(path)
+    content = manifest.read(path, "a run")
     out = out or path.parent.with_name(f"{path.parent.name}-again")
     if out.exists() and any(out.iterdir()):
         raise InvalidInput(f"--out {out} is not empty; give another folder.")
@@ -63,16 +62,6 @@ def _find(given: pathlib.Path) -> pathlib.Path:
     if found is None:
         raise InvalidInput(f"manifest {given}: there is no such file, nor a folder with manifest.json or card.json.")
     return found
-
-
-def _read(path: pathlib.Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise Unreadable(f"{path}: not a manifest ({error}).") from error
-    if not isinstance(content, dict):
-        raise Unreadable(f"{path}: not a manifest, but a {type(content).__name__}.")
-    return content
 
 
 def _run(content, folder: pathlib.Path, out: pathlib.Path, quiet: bool):

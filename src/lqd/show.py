@@ -5,16 +5,15 @@ is brax's: the pages hold the movements, and load the viewer itself from the net
 """
 
 import html
-import json
 import pathlib
 
 import jax
 import numpy as np
 
-from lqd import figures, tasks
-from lqd.checkpoint import write_bytes
+from lqd import figures, manifest, tasks
+from lqd.checkpoint import understood, write_bytes
 from lqd.checks import whole
-from lqd.errors import InvalidInput, Unreadable
+from lqd.errors import InvalidInput
 from lqd.result import Elites, Result
 from lqd.tasks.brax import RobotTask, act, leniently
 
@@ -22,17 +21,14 @@ from lqd.tasks.brax import RobotTask, act, leniently
 def write(run: pathlib.Path, seed: int | None = None, num: int = 4) -> pathlib.Path:
     """RUN/show/index.html, with a page for each policy beside it."""
     whole("num", num, 1)
-    try:
-        manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
-        config = manifest["config"]
-        name, first = config["task"], config["seed"]
-    except FileNotFoundError:
-        raise InvalidInput(f"{run} has no manifest.json: it is not the folder of a run (lqd run --out).") from None
-    except (ValueError, KeyError) as error:
-        raise Unreadable(f"{run / 'manifest.json'} cannot be read ({error!r}).") from error
+    path = run / "manifest.json"
+    content = manifest.read(path, "a run (lqd run --out)")
+    with understood(path):
+        config = content["config"]
+        name, first, length = config["task"], whole("seed", config["seed"], 0), config["episode_length"]
     if not str(name).startswith("brax/"):
         raise InvalidInput(f"{run} is a run on {name!r}, and there is nothing to watch; lqd show is for brax/...")
-    settings = {} if config["episode_length"] is None else {"episode_length": config["episode_length"]}
+    settings = {} if length is None else {"episode_length": length}
     task = tasks.make(name, **settings)
     assert isinstance(task, RobotTask)
     result = Result.load(run / f"result_{first if seed is None else seed}.safetensors")

@@ -1,12 +1,12 @@
 """The folder that a bench wrote, read again: what figures, verdicts and the report are made from."""
 
 import functools
-import json
 import pathlib
 from typing import Any
 
 import numpy as np
 
+from lqd import manifest
 from lqd.bench.pieces import HISTORY, MEASURES
 from lqd.checkpoint import read_arrays, understood
 from lqd.checks import installed
@@ -19,12 +19,7 @@ class Folder:
     def __init__(self, path: pathlib.Path):
         self.path = pathlib.Path(path)
         installed("pyarrow", "bench", "a file of results (Parquet)")
-        try:
-            self.manifest: dict[str, Any] = json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise InvalidInput(f"{self.path} has no manifest.json: it is not the folder of a bench (--out).") from None
-        except (OSError, ValueError) as error:
-            raise Unreadable(f"{self.path / 'manifest.json'} cannot be read ({error}).") from error
+        self.manifest = manifest.read(self.path / "manifest.json", "a bench (--out)")
         with understood(self.path / "manifest.json"):
             parts = self.manifest["parts"].values()
             named = [

@@ -225,8 +225,11 @@ class Bench:
         made = description.pop("made", None)
         # A field that is newer than the piece has its default there: new fields must not change old settings.
         defaults = {one.name: one.default for one in dataclasses.fields(Setting)}
-        description["setting"] = json.loads(json.dumps(defaults)) | description.get("setting", {})
-        if not made or description != self._description(about):
+        setting = description.get("setting")
+        if not isinstance(setting, dict) or not isinstance(made, dict) or not made:
+            return None
+        description["setting"] = json.loads(json.dumps(defaults)) | setting
+        if description != self._description(about):
             return None
         self.made[name] = made
         return arrays

@@ -10,7 +10,6 @@ that they run. What is not of the paper's size is marked as such in every figure
 
 import dataclasses
 import importlib.util
-import json
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -18,8 +17,8 @@ from typing import Any
 from lqd import checks, manifest
 from lqd.bench import landscapes, pieces
 from lqd.bench.pieces import ARM, Part, Plan, Results, Setting
-from lqd.checkpoint import write_bytes
-from lqd.errors import InvalidInput, Unreadable, unknown
+from lqd.checkpoint import understood, write_bytes
+from lqd.errors import InvalidInput, unknown
 from lqd.tasks import landscape
 from lqd.tasks.brax import ROBOTS
 
@@ -193,14 +192,13 @@ def run(
 
 def _suites_in(out: pathlib.Path, preset: str, num_seeds: int | None) -> list[str]:
     """What was run into the folder before; an error if it was of another size."""
-    try:
-        known = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+    path = out / "manifest.json"
+    if not path.exists():
+        return []
+    known = manifest.read(path, "a bench (--out)")
+    with understood(path):
         before = known["preset"], known["num_seeds"]
         suites = list(known["suites"])
-    except FileNotFoundError:
-        return []
-    except (ValueError, KeyError, TypeError) as error:
-        raise Unreadable(f"{out / 'manifest.json'} is not that of a bench ({error!r}); give another --out.") from error
     if before != (preset, num_seeds):
         raise InvalidInput(
             f"--out {out} holds results of preset {before[0]!r} with seeds {before[1] or 'as it has'}, these would be "

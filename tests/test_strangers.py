@@ -1,0 +1,139 @@
+"""Files that somebody made on purpose: each is refused by name, quickly, and nothing outside its folder is touched."""
+
+import json
+import shutil
+import struct
+import time
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import lqd
+from lqd import checkpoint, cli, report, rerun, show
+from lqd.bench import pieces, suites
+from lqd.errors import InvalidInput, Unreadable
+from lqd.meta import store
+
+DEEP = "[" * 100_000 + "]" * 100_000
+PLACES = ["../../outside", "/tmp/outside", "..", "a/../../b", "~/x", "C:\\x", "nul\0l"]
+
+READERS = {
+    "rule": lqd.load,
+    "result": lqd.Result.load,
+    "state": lqd.AskTell.load,
+    "training": store.read,
+}
+
+
+def write(path, kind, text, arrays=None):
+    """A file with a right checksum, whatever its description says."""
+    arrays = arrays or {"x": np.zeros(1, np.float32)}
+    about = {"kind": f"lqd-{kind}", "version": checkpoint.VERSION, "description": text}
+    path.write_bytes(safetensors.numpy.save(arrays, about | {"sha256": checkpoint._digest(arrays, text)}))
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("text", [DEEP, '{"a":' * 10_000, "", "{", "[]", "null", "1" * 10_000, "NaN"])
+def test_a_description_that_is_none(tmp_path, kind, text):
+    path = tmp_path / "file.safetensors"
+    write(path, kind, text)
+    with pytest.raises(Unreadable, match=r"file\.safetensors"):
+        READERS[kind](path)
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("size", [2**20, 2**31, 2**40, 2**63, 2**64 - 1])
+def test_a_header_larger_than_the_file_takes_neither_memory_nor_time(tmp_path, kind, size):
+    path = tmp_path / "file.safetensors"
+    path.write_bytes(struct.pack("<Q", size) + b"{}" * 50)
+    begun = time.perf_counter()
+    with pytest.raises(Unreadable, match=r"file\.safetensors: not a whole safetensors file"):
+        READERS[kind](path)
+    assert time.perf_counter() - begun < 1
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("shape", [[2**40], [2**62, 4], [1, 2**31, 2**31]])
+def test_an_array_larger_than_the_file_takes_no_memory(tmp_path, kind, shape):
+    path = tmp_path / "file.safetensors"
+    header = json.dumps({"x": {"dtype": "F32", "shape": shape, "data_offsets": [0, 4]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    with pytest.raises(Unreadable, match=r"file\.safetensors: not a whole safetensors file"):
+        READERS[kind](path)
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_a_link_out_of_the_folder_is_read_like_any_file(tmp_path, kind):
+    (tmp_path / "secret").write_text("password")
+    path = tmp_path / "file.safetensors"
+    path.symlink_to(tmp_path / "secret")
+    with pytest.raises(Unreadable) as seen:
+        READERS[kind](path)
+    assert "password" not in str(seen.value)
+
+
+MANIFEST_READERS = {
+    "rerun": lambda folder: rerun.rerun(folder, folder.parent / "out", quiet=True),
+    "show": lambda folder: show.write(folder),
+    "report": lambda folder: report.write(folder),
+    "bench": lambda folder: suites.run("robots", "quick", folder),
+}
+
+
+@pytest.mark.parametrize("reader", MANIFEST_READERS)
+@pytest.mark.parametrize("text", [DEEP, "{", "[]", "null", "1" * 10_000, b"\xff\xfe", '{"config": [], "parts": []}'])
+def test_a_manifest_that_is_none(tmp_path, reader, text):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "manifest.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InvalidInput, match=r"manifest\.json"):
+        MANIFEST_READERS[reader](folder)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_names_in_a_file_are_no_places(tmp_path, place):
+    """Arrays, extras, tasks, rules and parts may be called anything: nothing is written or read there."""
+    inside = tmp_path / "in" / "side"
+    inside.mkdir(parents=True)
+    arrays = {place: np.zeros((1, 2), np.float32)}
+    for kind, reader in READERS.items():
+        write(inside / "file.safetensors", kind, json.dumps({"architecture": place, "config": place}), arrays)
+        with pytest.raises(Unreadable, match=r"file\.safetensors"):
+            reader(inside / "file.safetensors")
+    content = {
+        "preset": place,
+        "num_seeds": None,
+        "suites": [place],
+        "parts": {place: {"rules": [place], "setting": {}}},
+    }
+    (inside / "manifest.json").write_text(json.dumps(content | {"config": {"task": place, "seed": 0, "rule": place}}))
+    for reader in MANIFEST_READERS.values():
+        with pytest.raises(InvalidInput):
+            reader(inside)
+    assert {path.name for path in tmp_path.rglob("*")} <= {"in", "side", "file.safetensors", "manifest.json"}
+
+
+def test_a_rule_in_a_manifest_is_read_and_never_run(tmp_path, monkeypatch):
+    """The worst that `lqd rerun` of a stranger's manifest does is to read the rule that it names."""
+    command = ["run", "--task", "arm", "--rule", "ga", "--num-evaluations", "64", "--population-size", "16"]
+    cli.main([*command, "--out", str(tmp_path / "run"), "--quiet"])
+    path = tmp_path / "run" / "manifest.json"
+    content = json.loads(path.read_text())
+    evil = tmp_path / "evil.py"
+    evil.write_text("raise SystemExit('it ran')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for rule in (str(evil), "evil", "evil:rule"):
+        content["config"]["rule"] = rule
+        path.write_text(json.dumps(content))
+        with pytest.raises(InvalidInput, match=r"rule|safetensors"):
+            rerun.rerun(path, tmp_path / "out", quiet=True)
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+
+
+def test_a_piece_of_strangers_is_made_anew(tmp_path):
+    """A piece with a right name and a right checksum, but another content, does not count."""
+    setting = pieces.Setting(functions=pieces.ARM, num_seeds=2, num_generations=1, population_size=8, batch_size=4)
+    for text in (DEEP, "{", "[]", '{"made": 1}', '{"made": {}, "setting": []}', '{"made": {"at": 1}, "setting": {}}'):
+        write(tmp_path / "ga.safetensors", "piece", text)
+        assert pieces.Bench(setting, tmp_path)._read("ga", {}) is None
