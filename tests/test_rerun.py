@@ -73,8 +73,8 @@ def test_what_is_no_manifest(tmp_path):
     with pytest.raises(lqd.InvalidInput, match="there is no such file, nor a folder"):
         rerun.rerun(tmp_path / "nothing")
     for text, message in (
-        ("[]", "but a list"),
-        ("{", "not a manifest"),
+        ("[]", "found a list"),
+        ("{", "not JSON that can be read"),
         ("{}", "not a manifest of lqd run or lqd bench"),
     ):
         (tmp_path / "manifest.json").write_text(text)

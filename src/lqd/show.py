@@ -25,7 +25,7 @@ def write(run: pathlib.Path, seed: int | None = None, num: int = 4) -> pathlib.P
     content = manifest.read(path, "a run (lqd run --out)")
     with understood(path):
         config = content["config"]
-        name, first, length = config["task"], whole("seed", config["seed"], 0), config["episode_length"]
+        name, first, length = config["task"], whole("seed", config["seed"], 0), config.get("episode_length")
     if not str(name).startswith("brax/"):
         raise InvalidInput(f"{run} is a run on {name!r}, and there is nothing to watch; lqd show is for brax/...")
     settings = {} if length is None else {"episode_length": length}
