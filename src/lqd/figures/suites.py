@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator
+from matplotlib.ticker import LogFormatterMathtext, LogLocator
 
 from lqd import stats, tasks
 from lqd.figures import PANEL_COLOURS, _tidy
@@ -71,20 +71,25 @@ def _rules(folder: "Folder", part: str, suite: str) -> list[str]:
     return [rule for rule in folder.part(part, suite)["rules"] if rule in COLOURS]
 
 
+def _tasks(parts: Sequence[str]) -> str:
+    return f"{len(parts)} tasks" if len(parts) > 1 else f"{parts[0]} alone"
+
+
 def _wrapped(name: str) -> str:
     return textwrap.fill(name.replace("_", " "), 14)
 
 
 def _plain(value: float, _) -> str:
-    if value >= 1e5:
-        return f"$10^{{{np.log10(value):.0f}}}$"
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
 def _plain_numbers(axis) -> None:
-    """On a logarithmic axis: 0.1, 1, 10 and, where there is hardly a power of ten in view, some between."""
+    """On a logarithmic axis: 0.1, 1, 10 and, where there is hardly a power of ten in view, some between.
+
+    Where large numbers are in view, all are powers of ten.
+    """
     low, high = axis.get_view_interval()
-    axis.set_major_formatter(_plain)
+    axis.set_major_formatter(LogFormatterMathtext() if high >= 1e5 else _plain)
     axis.set_minor_formatter("")
     if high / low < 30:
         axis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
@@ -280,7 +285,7 @@ def robots_aggregate(folder: "Folder") -> Figure:
     ax.invert_yaxis()
     ax.set_xlabel("best fitness: 0 is Random's, 1 the best rule's median", fontsize=8)
     _tidy(ax)
-    _note(figure, folder, parts, f"{len(parts)} tasks; interquartile mean and 95 % bootstrap interval")
+    _note(figure, folder, parts, f"{_tasks(parts)}; interquartile mean and 95 % bootstrap interval")
     return figure
 
 
