@@ -17,19 +17,21 @@ import sys
 import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import lqd
+from lqd import rerun, stats
 from lqd.cli import main
 from lqd.errors import InvalidInput
 from lqd.evolution.learned import Learned
 from lqd.evolution.network import Architecture
 from lqd.meta import config as configs
-from lqd.meta import generation, trainer
+from lqd.meta import generation, start, trainer
 from lqd.meta.objective import NAMES
 from lqd.meta.store import Saved, Store, read
-from lqd.meta.validation import PANEL, Comparison, Verdict
+from lqd.meta.validation import PANEL, Comparison, Validator, Verdict
 from lqd.training import imitate, train
 
 STAGE = {"num_meta_generations": 4, "meta_population_size": 4, "num_tasks": 2, "num_generations": 3}
@@ -481,6 +483,62 @@ def test_a_folder_with_another_run_is_refused_by_its_differences(whole, resume):
 def test_the_same_run_is_not_begun_anew_by_mistake(whole):
     with pytest.raises(InvalidInput, match="holds this run, 4 of 4 meta-generations done: give --resume to go on"):
         train(out=whole, quiet=True, **TINY)
+
+
+def test_a_run_may_begin_with_a_rule_in_the_box(tmp_path, settled):
+    config = settled(out=tmp_path / "run", preset="smoke", init="lqd-f")
+    assert (config.init, config.architecture) == ("lqd-f", lqd.load("lqd-f").architecture)
+    np.testing.assert_array_equal(start.weights(config), generation.flat_from(lqd.load("lqd-f")))
+    with pytest.raises(InvalidInput, match=r"init must be one of none, .*, lqd-f, .* got 'lqd-g'"):
+        train(out=tmp_path / "other", init="lqd-g")
+
+
+def spread(fitness, descriptor):
+    """An objective of the user's: how far the good ones reach."""
+    reach = jnp.where((fitness > -jnp.inf)[:, None], descriptor, 0.0)
+    return jnp.sum(jnp.max(reach, axis=0) - jnp.min(reach, axis=0))
+
+
+def test_an_objective_of_ones_own(tmp_path):
+    given = TINY | {"objective": spread, "quiet": True, "save_every_s": 0}
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    outcome = train(out=whole, **given)
+    assert outcome.card["objective"].startswith("spread ")
+    judge = Validator(config_of(TINY | {"objective": spread}))
+    verdict = judge(weights(whole / "rule.safetensors"))
+    wins = [stats.wins(verdict.table["own"], judge.panel[name]["own"]) for name in PANEL]
+    assert verdict.score == pytest.approx(np.mean(wins))
+    assert outcome.card["validation"]["score"] == pytest.approx(verdict.score)
+    assert verdict.table["own"].std() > 0
+
+    train(out=cut, **given | {"num_meta_generations": 2})
+    with pytest.raises(InvalidInput, match=r"is a function, 'spread .*', which is not saved with it; give it again"):
+        train(out=cut, resume=True, quiet=True)
+    with pytest.raises(InvalidInput, match=r"holds another run; it differs in objective.own: 'spread .*' there"):
+        train(out=cut, resume=True, quiet=True, objective=lambda fitness, descriptor: jnp.max(fitness))
+    with pytest.raises(InvalidInput, match=r"differs in objective.name: 'own' there, 'qd' here"):
+        train(out=cut, resume=True, quiet=True, objective="qd")
+    train(out=cut, resume=True, **given)
+    assert_same_run(whole, cut)
+    with pytest.raises(InvalidInput, match="which is not saved with it"):
+        rerun.rerun(whole, tmp_path / "again", quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("objective", "message"),
+    [
+        (lambda fitness, descriptor: descriptor[0], r"must return one number for a population, got .*\(2,\)"),
+        (lambda fitness: 0.0, r"cannot be compiled for fitness of shape \(8,\) and descriptors of shape \(8, 2\)"),
+        (lambda fitness, descriptor: float(fitness[0]), r"cannot be compiled"),
+        (lambda fitness, descriptor: None, r"must return one number"),
+        (7, r"objective must be one of 'fitness', 'novelty', 'qd', got 7"),
+        ("nov", r"objective must be one of"),
+    ],
+)
+def test_an_objective_that_is_none(tmp_path, objective, message):
+    with pytest.raises(InvalidInput, match=message):
+        train(out=tmp_path / "run", quiet=True, **TINY | {"objective": objective})
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_folder_in_use_is_refused(copy):

@@ -33,7 +33,8 @@ def train(
     """Discovers a competition rule, and writes it with its states, log, card and curve to the folder `out`.
 
     `preset` is smoke, small (the default), reference or paper; every number in it can be replaced by a keyword:
-    objective, init, num_meta_generations, meta_population_size, seed, ... (`lqd train --help` lists them). With
+    objective, init, num_meta_generations, meta_population_size, seed, ... (`lqd train --help` lists them). The
+    objective may be a function, `(fitness (N,), descriptor (N, D)) -> number`, for a final population. With
     `resume` a run goes on where it stopped, and may be lengthened (`num_meta_generations`, `add_stage`).
     """
     return _train(
@@ -96,6 +97,7 @@ def _train(out, preset, resume, stages, settings, *, evolve, time_limit_s, save_
 
 def again(config: Config, out: pathlib.Path, quiet: bool = False) -> Outcome:
     """A whole run of a config, in a folder of its own."""
+    config.check_objective()
     store = Store(out)
     with store.lock(), _display(config, None, quiet) as show:
         outcome = trainer.run(config, out, None, progress=show)
@@ -105,7 +107,9 @@ def again(config: Config, out: pathlib.Path, quiet: bool = False) -> Outcome:
 
 def _wanted(preset: str, settings: dict[str, Any], stages: Sequence[str], evolve: bool) -> Config:
     config = configs.preset(preset) if evolve else configs.imitation_preset(preset)
-    return _with(config, settings, stages)
+    config = _with(config, settings, stages)
+    config.check_objective()
+    return config
 
 
 def _with(config: Config, settings: dict[str, Any], stages: Sequence[str]) -> Config:
@@ -127,6 +131,7 @@ def _continued(out, saved: Saved, wanted: Config | None, settings, stages: Seque
     found = configs.differences(saved.config, config, saved.num_meta_generations)
     if found:
         raise InvalidInput(f"--out {out} holds another run; it differs in {'; '.join(found)}. Give another folder.")
+    config.check_objective()
     return config
 
 
@@ -235,7 +240,7 @@ def _say(config: Config, outcome: Outcome) -> None:
             f"Best rule: after {card['best_meta_generation']} meta-generations; it wins {found['score']:.1%} of "
             f"{found['num_tasks']} held-out tasks in {name}, over the panel."
         )
-        _table(found, (name,))
+        _table(found, (name,) if name in found["against"] else ("fitness", "novelty"))
         print(
             f"Since the start: {last['gain']:+.1%} in the last validation "
             f"(95 % interval {last['gain_low']:+.1%} to {last['gain_high']:+.1%})."

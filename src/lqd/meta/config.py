@@ -15,7 +15,7 @@ from lqd.evolution.network import Architecture
 from lqd.meta import strategy as strategies
 from lqd.meta.distribution import Distribution
 from lqd.meta.imitation import CPU, TEACHERS, Imitation
-from lqd.meta.objective import Objective
+from lqd.meta.objective import OWN, Objective
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Validation:
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A whole run. `init` is 'none', the name of a hand-made rule to imitate first, or a file of weights."""
+    """A whole run. `init` is 'none', a hand-made rule to imitate first, or weights: a name or a file."""
 
     stages: tuple[Stage, ...]
     objective: Objective = dataclasses.field(default_factory=Objective)
@@ -106,6 +106,10 @@ class Config:
     def num_rounds(self) -> int:
         """Rounds of imitation before the evolution begins."""
         return self.imitation.num_rounds if self.init in TEACHERS else 0
+
+    def check_objective(self) -> None:
+        """An error, before anything compiles, if the objective is a function that cannot be called."""
+        self.objective.check(self.population_size, self.distribution.descriptor_dim)
 
     def stage_at(self, meta_generation: int) -> tuple[int, Stage]:
         """Number of the stage that a meta-generation belongs to, and the stage."""
@@ -211,7 +215,10 @@ def override(config: Config, settings: dict[str, Any]) -> Config:
     changes: dict[str, Any] = {}
     stage: dict[str, Any] = {}
     for name, value in settings.items():
-        if name in _PARTS:
+        if name == "objective":
+            own = value if callable(value) else None
+            parts.setdefault("objective", {}).update(name=OWN if own else value, own=own)
+        elif name in _PARTS:
             part, field = _PARTS[name]
             parts.setdefault(part, {})[field] = value
         elif name in _STAGE:
@@ -256,8 +263,9 @@ def add_stage(config: Config, text: str) -> Config:
 
 
 def to_dict(config: Config) -> dict[str, Any]:
-    """As plain values for JSON."""
-    return dataclasses.asdict(config)
+    """As plain values for JSON; of a function of the user's, what identifies it."""
+    objective = dataclasses.replace(config.objective, own=config.objective.identity)
+    return dataclasses.asdict(dataclasses.replace(config, objective=objective))
 
 
 def shortened(config: Config, num_meta_generations: int) -> Config:

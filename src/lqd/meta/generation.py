@@ -79,10 +79,12 @@ def run_rule(
 ) -> Measures:
     """One rule on every task, and what is measured of its final populations, on noiseless fitness."""
     fitness, descriptor = final_populations(rule, keys, tasks, config, num_generations)
+    own = config.objective.own
+    measures = functools.partial(objective.measures, own=own if callable(own) else None)
     if f_rand is None:
-        return jax.vmap(objective.measures)(fitness, descriptor)
+        return jax.vmap(measures)(fitness, descriptor)
     f_opt = tasks.f_opt.astype(fitness.dtype)
-    return jax.vmap(objective.measures)(fitness, descriptor, f_rand.astype(fitness.dtype), f_opt)
+    return jax.vmap(measures)(fitness, descriptor, f_rand.astype(fitness.dtype), f_opt)
 
 
 def final_populations(rule: Rule, keys: Key[Array, " K"], tasks, config: Config, num_generations: Int[Array, ""]):

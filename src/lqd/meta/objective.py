@@ -5,7 +5,12 @@ Tasks differ by orders of magnitude, so each task's values are normalised over t
 """
 
 import dataclasses
+import hashlib
+import inspect
+import textwrap
+from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -14,6 +19,7 @@ from lqd.errors import InvalidInput
 from lqd.evolution import metrics
 
 NAMES = ("fitness", "novelty", "qd")
+OWN = "own"  # the name of an objective that is a function of the user's
 Measures = dict[str, Float[Array, "*batch"]]
 
 
@@ -22,7 +28,8 @@ class Objective:
     """What the meta-optimiser maximises.
 
     `qd` has two forms: `product` is the QD score (normalised max fitness times dominated novelty), `sum` the weighted
-    sum of the standardised fitness and novelty that the authors' code uses.
+    sum of the standardised fitness and novelty that the authors' code uses. `own` is a function of the user's,
+    `(fitness (N,), descriptor (N, D)) -> number`; of one that was saved, only what identifies it is known.
     """
 
     name: str = "fitness"
@@ -30,14 +37,51 @@ class Objective:
     fitness_weight: float = 0.5
     normalisation: str = "rank"
     aggregation: str = "mean"
+    own: Callable | str | None = None
 
     def __post_init__(self):
-        one_of("objective", self.name, NAMES)
+        if self.own is None:
+            one_of("objective", self.name, NAMES)
+        elif not callable(self.own) and not isinstance(self.own, str):
+            raise InvalidInput(f"objective must be a function or one of {', '.join(NAMES)}, got {self.own!r}.")
         one_of("qd_form", self.qd_form, ("product", "sum"))
         one_of("normalisation", self.normalisation, ("rank", "z-score"))
         one_of("aggregation", self.aggregation, ("mean", "median"))
         if real("fitness_weight", self.fitness_weight) > 1:
             raise InvalidInput(f"fitness_weight must be between 0 and 1, got {self.fitness_weight}.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is measured of every final population."""
+        return NAMES if self.own is None else (*NAMES, OWN)
+
+    @property
+    def identity(self) -> str | None:
+        """Of the user's function: its name and a digest of its text."""
+        return identity(self.own) if callable(self.own) else self.own
+
+    def check(self, population_size: int, descriptor_dim: int) -> None:
+        """An error, before anything compiles, if there is a function of the user's and it cannot be called."""
+        if self.own is None:
+            return
+        if not callable(self.own):
+            raise InvalidInput(
+                f"objective: that of this run is a function, {self.own!r}, which is not saved with it; give it again: "
+                f"lqd.train(objective=..., ...)."
+            )
+        shapes = [
+            jax.ShapeDtypeStruct(shape, jnp.float32)
+            for shape in ((population_size,), (population_size, descriptor_dim))
+        ]
+        try:
+            found = jax.eval_shape(self.own, *shapes)
+        except Exception as error:
+            raise InvalidInput(
+                f"objective: {self.own!r} cannot be compiled for fitness of shape ({population_size},) and descriptors "
+                f"of shape ({population_size}, {descriptor_dim}): {error}"
+            ) from error
+        if getattr(found, "shape", None) != () or not jnp.issubdtype(found.dtype, jnp.number):
+            raise InvalidInput(f"objective: {self.own!r} must return one number for a population, got {found}.")
 
     @property
     def needs_anchors(self) -> bool:
@@ -92,10 +136,27 @@ def z_score(values: Float[Array, "M K"], valid: Bool[Array, "M K"]) -> Float[Arr
     return jnp.where(valid, scores, jnp.min(scores, axis=0) - 1.0)
 
 
-def measures(fitness: Float[Array, " N"], descriptor: Float[Array, "N D"], f_rand=None, f_opt=None) -> Measures:
-    """What objectives and validation look at: highest fitness, mean novelty, QD score where there are anchors."""
+def identity(function: Callable) -> str:
+    """The name of a function and, where it has one, a digest of its text: tells whether it is still the same."""
+    name = getattr(function, "__qualname__", type(function).__name__)
+    try:
+        text = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):
+        return name
+    return f"{name} {hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def measures(
+    fitness: Float[Array, " N"], descriptor: Float[Array, "N D"], f_rand=None, f_opt=None, own: Callable | None = None
+) -> Measures:
+    """What objectives and validation look at: highest fitness, mean novelty, QD score where there are anchors.
+
+    And what a function of the user's says.
+    """
     row = metrics.measure(fitness, descriptor)
     found = {"fitness": row["max_fitness"], "novelty": row["novelty"]}
     if f_rand is not None:
         found["qd"] = metrics.qd_score(row, f_rand, f_opt)
+    if own is not None:
+        found[OWN] = jnp.asarray(own(fitness, descriptor)).astype(fitness.dtype)
     return found

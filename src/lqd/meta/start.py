@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from lqd import checkpoint
+from lqd import checkpoint, shipped
 from lqd.errors import InvalidInput
 from lqd.evolution.learned import Learned
 from lqd.meta import generation
@@ -36,11 +36,11 @@ def weights(config: Config) -> Float[np.ndarray, " n"]:
 
 
 def read(init: str) -> tuple[Learned, str]:
-    """A rule from a file, or from the folder of a run, and the checksum of its weights."""
+    """A rule from the box, from a file, or from the folder of a run, and the checksum of its weights."""
     path = pathlib.Path(init)
     path = path / "rule.safetensors" if path.is_dir() else path
-    if not path.is_file():
-        choices = ", ".join(("none", *TEACHERS))
+    if str(init) not in shipped.NAMES and not path.is_file():
+        choices = ", ".join(("none", *TEACHERS, *shipped.NAMES))
         raise InvalidInput(f"init must be one of {choices}, or a file of weights or a run's folder; got {init!r}.")
-    rule = checkpoint.load(path)
+    rule = shipped.rule(str(init)) if str(init) in shipped.NAMES else checkpoint.load(path)
     return rule, hashlib.sha256(np.asarray(generation.flat_from(rule)).tobytes()).hexdigest()

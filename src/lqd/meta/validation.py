@@ -76,7 +76,8 @@ def _settings(config: Config) -> dict:
     content = to_dict(config)
     names = ("distribution", "population_size", "batch_size", "iso_sigma", "line_sigma")
     sizes = {name: content["validation"][name] for name in ("num_tasks", "num_generations")}
-    settings = {name: content[name] for name in names} | sizes | {"seed": SEED}
+    own = {"own": content["objective"]["own"]} if content["objective"]["own"] else {}
+    settings = {name: content[name] for name in names} | sizes | {"seed": SEED} | own
     return json.loads(json.dumps(settings))  # as a file gives it back
 
 
@@ -103,7 +104,7 @@ class Validator:
             return None
         if description != _settings(self.config):
             return None
-        panel = {rule: {name: arrays[f"{rule}.{name}"] for name in NAMES} for rule in PANEL}
+        panel = {rule: {name: arrays[f"{rule}.{name}"] for name in self.config.objective.names} for rule in PANEL}
         return jnp.asarray(arrays["f_rand"]), panel
 
     def _compute(self, cache: pathlib.Path | None):
