@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import random
 import resource
 import sys
 import time
@@ -68,7 +69,20 @@ def train(folder: pathlib.Path) -> None:
     )  # fmt: skip
 
 
+def let_the_clock_jump() -> None:
+    """By up to thirty years, back or forth, whenever the time of day is asked for."""
+    import datetime
+
+    from lqd import manifest
+
+    rng, now = random.Random(), time.time
+    time.time = lambda: now() + rng.uniform(-1e9, 1e9)
+    manifest.now = lambda: datetime.datetime.fromtimestamp(time.time(), datetime.UTC).isoformat(timespec="seconds")
+
+
 if __name__ == "__main__":
+    if os.environ.get("LQD_TEST_CLOCK") == "jumps":
+        let_the_clock_jump()
     if len(sys.argv) > 3:  # the size that files may have; what is compiled must not need more
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 1e9)
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]),) * 2)

@@ -12,6 +12,8 @@ import lqd
 from lqd import checkpoint
 from lqd.evolution.compiling import Clock
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 N, B, T = 16, 4, 6
 SMALL = {
     "dim": 2,

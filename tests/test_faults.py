@@ -34,10 +34,11 @@ def start(cache):
     """Starts one of the programs; `limit` is the size that its files may have."""
     running = []
 
-    def start(name, folder, limit=None):
+    def start(name, folder, limit=None, clock=""):
         process = subprocess.Popen(
             [sys.executable, str(PROGRAM), name, str(folder), *([str(limit)] if limit else [])], text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"LQD_TEST_CACHE": cache},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=os.environ | {"LQD_TEST_CACHE": cache, "LQD_TEST_CLOCK": clock},
         )  # fmt: skip
         running.append(process)
         return process
@@ -116,13 +117,14 @@ def assert_all_whole(folder):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_killed_and_terminated_at_random_moments(name, start, undisturbed, tmp_path, request):
+    """And all the while the time of day jumps back and forth."""
     expected, (first, end) = undisturbed(name)
     num, seed = (50, random.randrange(2**32)) if request.config.getoption("--long") else (5, 1)
     rng = random.Random(seed)
     out, hits = tmp_path / "run", 0
     out.mkdir()
     while hits < num:
-        process = start(name, out)
+        process = start(name, out, clock="jumps")
         try:
             process.communicate(timeout=rng.uniform(0.9 * first, first + 2 * (end - first) / num))
         except subprocess.TimeoutExpired:

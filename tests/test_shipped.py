@@ -11,6 +11,8 @@ import lqd
 from lqd import shipped
 from lqd.errors import InvalidInput, Unreadable
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 ROOT = pathlib.Path(__file__).parent.parent
 
 

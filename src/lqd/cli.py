@@ -160,7 +160,7 @@ class Train(_Learning):
     objective: str | None = None
     """fitness (the default), novelty or qd."""
     init: str | None = None
-    """none, a hand-made rule to imitate first (ns, dns, ga, me), or weights: a rule in the box, a file, a run's folder."""
+    """none, a hand-made rule to imitate first (ns, dns, ga, me), or weights: of a rule in the box, a file, a folder."""
     num_meta_generations: int | None = None
     """Length of the (last) stage."""
     meta_population_size: int | None = None

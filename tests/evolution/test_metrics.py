@@ -11,6 +11,8 @@ from lqd.evolution import archive, cvt, metrics
 from lqd.evolution.archive import Archive
 from lqd.types import Population
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 INF = np.inf
 
 

@@ -11,6 +11,8 @@ from lqd.evolution import cvt, neighbours, numerics
 from lqd.evolution.learned import Learned
 from lqd.evolution.rules import DominatedNoveltySearch, FunctionRule, GeneticAlgorithm, MapElites, NoveltySearch, Random
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 INF = np.inf
 KEY = jax.random.key(0)
 RULES = {

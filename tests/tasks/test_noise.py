@@ -10,6 +10,8 @@ import scipy.stats
 from lqd.tasks import noise
 from lqd.tasks.noise import KINDS, Noise
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 NUM_DRAWS, NUM_DIMS = 4000, 5
 VALUES = (1e-3, 1.0, 3e4)
 
