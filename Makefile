@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-robots test-qdax docs check format bench-arm clean
+.PHONY: help demo test test-long test-oldest test-newest test-robots test-qdax docs check format bench-arm clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,23 @@ test: $(VENV)/.dev ## the fast suite
 
 test-long: $(VENV)/.dev ## the fast suite and the slow tests
 	$(BIN)/python -m pytest -n 2 --long
+
+# A wheel in an environment of its own: it must work by itself, then with the tests' tools beside it.
+TESTS := tests
+define test-with # $(1): a name, $(2): what pip is told
+	rm -rf build/$(1) && $(PYTHON) -m venv build/$(1)/venv
+	build/$(1)/venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/$(1) .
+	build/$(1)/venv/bin/python -m pip install --quiet --disable-pip-version-check $(2) build/$(1)/*.whl
+	cd build/$(1) && venv/bin/python -W error ../../tests/smoke.py
+	build/$(1)/venv/bin/python -m pip install --quiet --disable-pip-version-check $(2) "$$(echo build/$(1)/*.whl)[test]"
+	LQD_TEST_CACHE=build/$(1)/cache build/$(1)/venv/bin/python -m pytest -n 2 --dist loadfile $(TESTS)
+endef
+
+test-oldest: ## a wheel and the suite with the oldest versions that are claimed; TESTS=... for a part of it
+	$(call test-with,oldest,-c constraints-oldest.txt)
+
+test-newest: ## a wheel and the suite with the newest versions there are
+	$(call test-with,newest,--upgrade)
 
 test-robots: $(VENV)/.dev ## the tests that need brax
 	$(PIP) -e '.[brax]'
@@ -60,4 +77,4 @@ bench-arm: $(VENV)/.dev ## speed against pyribs and QDax on the arm (QDax where 
 	$(BIN)/python benchmarks/arm.py
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis site
+	rm -rf $(VENV) build .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis site

@@ -29,28 +29,33 @@ PAPER, DISTANCES = ARCHITECTURES["paper"], ARCHITECTURES["distances"]
 LIMITS = {1: (3e-4, 1e-5), 2: (3e-3, 1e-5)}
 
 
+_init = jax.jit(network.init_params, static_argnums=1)  # one program, not one for each operation
+_features = jax.jit(geometric.features)
+
+
 def noisy(architecture: Architecture, seed: int = 0, sharpness: float = 1.0) -> layers.Params:
     """Random weights everywhere, so that none is forgotten unnoticed; sharp attention ranks by small differences."""
-    params = network.init_params(jax.random.key(seed), architecture)
-    leaves, structure = jax.tree.flatten(params)
-    keys = jax.random.split(jax.random.key(seed + 1), len(leaves))
-    leaves = [leaf + 0.3 * jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys, strict=True)]
-    params = jax.tree.unflatten(structure, leaves)
+    rng = np.random.default_rng(seed + 1)
+
+    def with_noise(leaf):
+        return np.asarray(leaf) + np.float32(0.3) * rng.standard_normal(leaf.shape, np.float32)
+
+    params = jax.tree.map(with_noise, _init(jax.random.key(seed), architecture))
     if architecture.recipe == 2:
-        params["layers"]["sharpness"] += jnp.log(jnp.float32(sharpness))
-        return params
-    for name in ("query", "key"):
-        params["layers"][name] = jax.tree.map(lambda leaf: leaf * jnp.float32(sharpness), params["layers"][name])
-    return params
+        params["layers"]["sharpness"] += np.log(np.float32(sharpness))
+    else:
+        for name in ("query", "key"):
+            params["layers"][name] = jax.tree.map(lambda leaf: leaf * np.float32(sharpness), params["layers"][name])
+    return jax.tree.map(jnp.asarray, params)
 
 
 def inputs(num: int, architecture: Architecture, seed: int = 0, num_empty: int = 2):
-    x = jax.random.normal(jax.random.key(seed), (num, 1 + architecture.descriptor_dim))
-    filled = jnp.arange(num) >= min(num_empty, num - 1)
+    x = np.random.default_rng(seed).standard_normal((num, 1 + architecture.descriptor_dim), np.float32)
+    filled = np.arange(num) >= min(num_empty, num - 1)
     if architecture.recipe == 2:
-        fitness = jnp.round(4 * x[:, 0]) / 4  # there are equals
-        return geometric.features(jnp.where(filled, fitness, -jnp.inf), x[:, 1:]), filled
-    return jnp.where(filled[:, None], x, 0.0), filled
+        fitness = np.round(4 * x[:, 0]) / 4  # there are equals
+        return _features(jnp.asarray(np.where(filled, fitness, -np.inf)), jnp.asarray(x[:, 1:])), jnp.asarray(filled)
+    return jnp.asarray(np.where(filled[:, None], x, np.float32(0))), jnp.asarray(filled)
 
 
 @functools.cache

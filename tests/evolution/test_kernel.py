@@ -30,12 +30,15 @@ def interpreted(num_heads, params, x, filled, exact=False):
     return kernel.forward(params, num_heads, x, filled, exact=exact, interpret=True)
 
 
+plain = jax.jit(network.forward, static_argnums=1)
+
+
 @pytest.mark.parametrize("name", rulesets.ARCHITECTURES)
 def test_every_architecture(name):
     architecture = rulesets.ARCHITECTURES[name]
     params = rulesets.noisy(architecture)
     x, filled = rulesets.inputs(48, architecture)
-    expected = network.forward(params, architecture.num_heads, x, filled)
+    expected = plain(params, architecture.num_heads, x, filled)
     for exact, limit in enumerate(rulesets.LIMITS[architecture.recipe]):
         found = interpreted(architecture.num_heads, params, x, filled, bool(exact))
         assert rulesets.relative_error(found, expected, filled) < limit, exact
@@ -47,7 +50,7 @@ def test_every_kind_of_size(num, architecture):
     """One tile, the usual five, larger tiles, and the attention alone (of recipe 2, the plain version)."""
     params = rulesets.noisy(architecture, sharpness=3.0)
     x, filled = rulesets.inputs(num, architecture)
-    expected = network.forward(params, 4, x, filled)
+    expected = plain(params, 4, x, filled)
     limit = rulesets.LIMITS[architecture.recipe][0]
     assert rulesets.relative_error(interpreted(4, params, x, filled), expected, filled) < limit
 
@@ -55,7 +58,7 @@ def test_every_kind_of_size(num, architecture):
 def test_a_descriptor_of_too_many_dimensions_runs_plain():
     params = rulesets.noisy(DISTANCES)
     x, filled = rulesets.inputs(12, Architecture(recipe=2, descriptor_dim=24))
-    expected = jax.jit(network.forward, static_argnums=1)(params, 4, x, filled)
+    expected = plain(params, 4, x, filled)
     np.testing.assert_allclose(interpreted(4, params, x, filled), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -98,7 +101,7 @@ def test_weights_beyond_half_precision_run_the_plain_version(recipe, what):
     params = rulesets.noisy(architecture)
     params["layers"][what]["weight"] *= jnp.float32(1e5)
     x, filled = rulesets.inputs(40, architecture)
-    expected = jax.jit(lambda params: network.forward(params, 4, x, filled))(params)
+    expected = plain(params, 4, x, filled)
     np.testing.assert_allclose(interpreted(4, params, x, filled), expected, rtol=1e-4, atol=1e-4)
 
 
@@ -107,7 +110,7 @@ def test_one_rule_with_huge_weights_does_not_spoil_the_others():
     params["layers"]["query"]["weight"] = params["layers"]["query"]["weight"].at[1].mul(1e6)
     x, filled = rulesets.inputs(40, PAPER)
     run = jax.vmap(lambda params: kernel.forward(params, 4, x, filled, interpret=True))
-    expected = jax.vmap(lambda params: network.forward(params, 4, x, filled))(params)
+    expected = jax.jit(jax.vmap(lambda params: network.forward(params, 4, x, filled)))(params)
     np.testing.assert_allclose(jax.jit(run)(params)[0], expected[0], rtol=1e-3, atol=1e-3)
 
 
@@ -124,7 +127,7 @@ def test_any_sharpness_gives_finite_scores(sharpness):
     params["layers"]["sharpness"] = jnp.full_like(params["layers"]["sharpness"], sharpness)
     x, filled = rulesets.inputs(40, DISTANCES)
     x = x.at[5, 2:].set(x[6, 2:])  # duplicates
-    expected = network.forward(params, 4, x, filled)
+    expected = plain(params, 4, x, filled)
     assert rulesets.relative_error(interpreted(4, params, x, filled), expected, filled) < 2e-2
     assert rulesets.relative_error(interpreted(4, params, x, filled, exact=True), expected, filled) < 1e-4
 
@@ -154,9 +157,9 @@ def test_mapping_in_any_nesting_changes_nothing(num, recipe):
     }
     for name, nesting in nestings.items():
         found = jax.jit(nesting)(stacked, x, filled)
-        if num <= kernel.MAX_FUSED:
+        if num <= kernel.MAX_FUSED and jax.__version_info__ >= (0, 10):
             np.testing.assert_array_equal(found, expected, err_msg=name)
-        else:  # all but the attention is up to XLA
+        else:  # all but the attention, and all of the interpreter in older JAX, is up to XLA
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
@@ -193,6 +196,10 @@ def test_the_gpu_compiler_gets_a_program(num, exact, architecture):
     assert "triton" in text
 
 
+def is_program(value) -> bool:
+    return isinstance(value, jax.extend.core.Jaxpr | jax.extend.core.ClosedJaxpr)
+
+
 def largest_array(function, *arguments) -> int:
     """Entries of the largest array that a program makes, kernels aside."""
     sizes = []
@@ -201,8 +208,9 @@ def largest_array(function, *arguments) -> int:
         for equation in jaxpr.eqns:
             sizes.extend(variable.aval.size for variable in equation.outvars)
             if equation.primitive.name != "pallas_call":
-                for inner in jax.extend.core.jaxprs_in_params(equation.params):
-                    visit(inner)
+                for value in jax.tree.leaves(list(equation.params.values()), is_leaf=is_program):
+                    if is_program(value):
+                        visit(getattr(value, "jaxpr", value))
 
     visit(jax.make_jaxpr(function)(*arguments).jaxpr)
     return max(sizes)
@@ -236,11 +244,11 @@ def test_the_rule_takes_the_kernel_that_is_asked_for(monkeypatch):
     fitness = jnp.linspace(-1.0, 1.0, 20).at[3].set(-jnp.inf)
     descriptor = jax.random.normal(jax.random.key(0), (20, 2))
     monkeypatch.setenv(kernel.SETTING, "off")
-    plain = rule(None, fitness, descriptor)
+    usual = rule(None, fitness, descriptor)
     monkeypatch.setenv(kernel.SETTING, "interpret")
     found = rule(None, fitness, descriptor)
-    assert not np.array_equal(found, plain)
-    np.testing.assert_allclose(found, plain, rtol=1e-3, atol=1e-3)
+    assert not np.array_equal(found, usual)
+    np.testing.assert_allclose(found, usual, rtol=1e-3, atol=1e-3)
     assert found[3] == -np.inf
 
 
