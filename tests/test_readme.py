@@ -5,6 +5,8 @@ import importlib.util
 import pathlib
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -30,13 +32,23 @@ def test_python_runs(code, tmp_path, monkeypatch):
     with_qdax = "qdax" in code
     if with_qdax and importlib.util.find_spec("qdax") is None:
         pytest.skip("needs QDax: pip install 'lqd[qdax]'")
+    if 'if __name__ == "__main__":' in code:
+        (tmp_path / "script.py").write_text(code)
+        done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return
     with leniently() if with_qdax else contextlib.nullcontext():
         exec(compile(code, "README", "exec"), {"__name__": "readme"})
+
+
+def test_every_block_is_python_or_commands():
+    assert not [block.id for language in ("text", "bash", "console", "py", "sh") for block in blocks(language)]
 
 
 @pytest.mark.parametrize("code", list(blocks("")))
 def test_lqd_commands_parse(code):
     for line in code.splitlines():
+        line = line.removeprefix("srun ")
         if line.startswith("lqd "):
             args = shlex.split(line, comments=True)[1:]
             assert type(cli.parse(args)).__name__.lower() == args[0]
