@@ -1,6 +1,7 @@
 """How long, and how often, JAX compiled: for manifests, and for the tests that forbid needless compilation."""
 
 import threading
+import time
 from typing import Any
 
 import jax.monitoring
@@ -18,9 +19,10 @@ _listening = False
 def _listen(event: str, duration_secs: float, **kwargs: Any) -> None:
     if event not in _EVENTS:
         return
+    now = time.perf_counter()
     with _lock:
         for clock in _open:
-            clock.seconds += duration_secs
+            clock.add(now - duration_secs, now)
             clock.num_programs += event == _EVENTS[-1]
 
 
@@ -28,8 +30,18 @@ class Clock:
     """`with Clock() as clock:` counts the programs compiled meanwhile, and the seconds spent tracing and compiling."""
 
     def __init__(self):
-        self.seconds = 0.0
         self.num_programs = 0
+        self._spans: list[tuple[float, float]] = []  # apart from each other, in order
+
+    @property
+    def seconds(self) -> float:
+        return sum(end - begin for begin, end in self._spans)
+
+    def add(self, begin: float, end: float) -> None:
+        """A span that just ended. What happened within it was said before, and counts once."""
+        while self._spans and self._spans[-1][1] > begin:
+            begin = min(begin, self._spans.pop()[0])
+        self._spans.append((begin, end))
 
     def __enter__(self) -> "Clock":
         global _listening
