@@ -4,6 +4,7 @@ One look for all: a colour and a marker per rule (safe for the colour-blind, and
 number of seeds under each figure, and `quick` where the results are not of the paper's size.
 """
 
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -91,8 +92,8 @@ def _plain_numbers(axis) -> None:
     low, high = axis.get_view_interval()
     axis.set_major_formatter(LogFormatterMathtext() if high >= 1e5 else _plain)
     axis.set_minor_formatter("")
-    if high / low < 30:
-        axis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
+    if high / low < 60:
+        axis.set_minor_locator(LogLocator(subs=(2, 5)))
         axis.set_minor_formatter(_plain)
     axis.set_tick_params(which="minor", labelsize=7)
 
@@ -234,7 +235,8 @@ def _curves(ax, folder: "Folder", part: str, rules, value: Callable[[dict, str],
 
 
 def _title(part: str) -> str:
-    return {"train": "training functions", "ood": "never trained on"}.get(part, part.replace("-", ", "))
+    names = {"train": "training functions", "ood": "never trained on"}
+    return names.get(part) or re.sub(r"-(\w+)$", r" (\1)", part)
 
 
 def _panels(folder: "Folder", parts: Sequence[str], suite: str) -> tuple[Figure, dict[str, Any]]:
