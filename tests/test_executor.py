@@ -251,6 +251,15 @@ def test_bad_input():
         lqd.optimize(lambda x: (0.0, x[:, :2]), executor=ThreadPoolExecutor(1), **GIVEN)
 
 
+def test_what_cannot_be_sent_is_told_before_a_process_starts(monkeypatch):
+    """Once a pool has failed to send something, it may wait for ever at the end of the program."""
+    pool = ProcessPoolExecutor(1, mp_context=workers.multiprocessing.get_context("spawn"))
+    monkeypatch.setattr(pool, "submit", pytest.fail)
+    for executor in (pool, lambda: pool):
+        with pytest.raises(lqd.InvalidInput, match="cannot be sent to a worker"):
+            lqd.optimize(lambda x: (x[:, 0], x[:, :2]), executor=executor, **GIVEN)
+
+
 def test_a_pool_is_replaced_by_one_like_it():
     pool = ProcessPoolExecutor(3, mp_context=workers.multiprocessing.get_context("spawn"), initializer=print)
     again = workers._like(pool)

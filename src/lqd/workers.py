@@ -12,6 +12,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,6 +85,8 @@ class Workers:
         self._executor = self._make() if self._own and self._make else executor
         if not callable(getattr(self._executor, "submit", None)):
             raise InvalidInput(f"executor must make something with a method `submit`, it made {self._executor!r}.")
+        if isinstance(self._executor, ProcessPoolExecutor):
+            _check_sendable(evaluate)  # a pool that fails to send something may never end
         self._queue: deque[_Waiting] = deque()
         self._suspects: deque[_Waiting] = deque()  # lost their worker: next, one at a time
         self._flying: dict[Future, _Waiting] = {}
@@ -155,10 +158,7 @@ class Workers:
                 self._again(other, error)
         except Exception as error:
             if "pickle" in f"{type(error).__name__} {error}".lower():
-                raise InvalidInput(
-                    f"evaluate, or what it returns, cannot be sent to a worker ({error}). "
-                    f"Define the function at the top level of a module."
-                ) from error
+                raise _not_sendable(error) from error
             self._again(waiting, error, blamed=alone)
         else:
             raised = None
@@ -183,6 +183,21 @@ class Workers:
             ) from error
         self._executor.shutdown(wait=False, cancel_futures=True)
         self._executor, self._own = self._make(), True
+
+
+def _check_sendable(function: Callable) -> None:
+    """As a pool of processes would send it."""
+    try:
+        ForkingPickler.dumps(function)
+    except Exception as error:
+        raise _not_sendable(error) from error
+
+
+def _not_sendable(error: Exception) -> InvalidInput:
+    return InvalidInput(
+        f"evaluate, or what it returns, cannot be sent to a worker ({error}). Define the function at the top level of "
+        f"a module."
+    )
 
 
 def _like(pool: ProcessPoolExecutor) -> ProcessPoolExecutor:
