@@ -36,10 +36,10 @@ TESTS := tests
 define test-with # $(1): a name, $(2): what pip is told
 	rm -rf build/$(1) && $(PYTHON) -m venv build/$(1)/venv
 	build/$(1)/venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/$(1) .
-	build/$(1)/venv/bin/python -m pip install --quiet --disable-pip-version-check $(2) build/$(1)/*.whl
+	build/$(1)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(2) build/$(1)/*.whl
 	cd build/$(1) && venv/bin/python -W error ../../tests/smoke.py
-	build/$(1)/venv/bin/python -m pip install --quiet --disable-pip-version-check $(2) "$$(echo build/$(1)/*.whl)[test]"
-	LQD_TEST_CACHE=build/$(1)/cache build/$(1)/venv/bin/python -m pytest -n 2 --dist loadfile $(TESTS)
+	build/$(1)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(2) "$$(echo build/$(1)/*.whl)[test]"
+	LQD_TEST_CACHE=$(CURDIR)/build/$(1)/cache build/$(1)/venv/bin/python -m pytest -n 2 --dist loadfile $(TESTS)
 endef
 
 test-oldest: ## a wheel and the suite with the oldest versions that are claimed; TESTS=... for a part of it

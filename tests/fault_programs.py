@@ -66,7 +66,7 @@ def train(folder: pathlib.Path) -> None:
         out=folder, preset="smoke", resume=True, save_every_s=0, quiet=True, functions=("sphere", "rastrigin"),
         population_size=8, batch_size=4, num_layers=1, num_features=4, num_heads=2, num_hidden=4, validation_tasks=4,
         validation_generations=3, num_meta_generations=30, meta_population_size=4, num_tasks=2, num_generations=3,
-        chunk_size=2, validation_every=10,
+        chunk_size=2, validation_every=30,
     )  # fmt: skip
 
 

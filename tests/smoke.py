@@ -1,6 +1,6 @@
 """What must work wherever lqd is installed: `python -W error tests/smoke.py`, from anywhere. Prints what it saw.
 
-Run by `make smoke` on a wheel in an empty environment.
+Run by `make test-oldest` and `make test-newest` on a wheel in an empty environment; `--checkout` allows another one.
 """
 
 import pathlib

@@ -15,8 +15,10 @@ from lqd.bench import pieces, suites
 from lqd.errors import InvalidInput, Unreadable
 from lqd.meta import store
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 DEEP = "[" * 100_000 + "]" * 100_000
-PLACES = ["../../outside", "/tmp/outside", "..", "a/../../b", "~/x", "C:\\x", "nul\0l"]
+PLACES = ["../../outside", "{root}/outside", "..", "a/../../b", "~/x", "C:\\x", "nul\0l"]
 
 READERS = {
     "rule": lqd.load,
@@ -92,8 +94,10 @@ def test_a_manifest_that_is_none(tmp_path, reader, text):
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_names_in_a_file_are_no_places(tmp_path, place):
-    """Arrays, extras, tasks, rules and parts may be called anything: nothing is written or read there."""
+def test_names_in_a_file_are_no_places(tmp_path, place, monkeypatch):
+    """Arrays, extras, tasks, rules and parts may be called anything: nothing is written there."""
+    place = place.format(root=tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     inside = tmp_path / "in" / "side"
     inside.mkdir(parents=True)
     arrays = {place: np.zeros((1, 2), np.float32)}
@@ -111,6 +115,13 @@ def test_names_in_a_file_are_no_places(tmp_path, place):
     for reader in MANIFEST_READERS.values():
         with pytest.raises(InvalidInput):
             reader(inside)
+    search = lqd.AskTell(dim=2, population_size=4, batch_size=4, rule="ga")
+    x = search.ask()
+    search.tell(x, x[:, 0], x, {place: x[:, 1]})
+    for kind, save in (("state", search.save), ("result", search.result().save)):
+        save(inside / "file.safetensors")
+        READERS[kind](inside / "file.safetensors")
+    assert place in lqd.Result.load(inside / "file.safetensors").extras
     assert {path.name for path in tmp_path.rglob("*")} <= {"in", "side", "file.safetensors", "manifest.json"}
 
 

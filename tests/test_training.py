@@ -499,6 +499,26 @@ def spread(fitness, descriptor):
     return jnp.sum(jnp.max(reach, axis=0) - jnp.min(reach, axis=0))
 
 
+def within(limit):
+    return lambda fitness, descriptor: jnp.where(jnp.all(jnp.abs(descriptor) < limit), jnp.max(fitness), jnp.nan)
+
+
+@dataclasses.dataclass
+class Unhashable:
+    def __call__(self, fitness, descriptor):
+        return jnp.max(fitness)
+
+
+def test_an_objective_sees_scaled_descriptors_in_training_too(tmp_path):
+    """Raw ones reach far beyond 2; a rule of which the objective says NaN has failed."""
+    train(out=tmp_path / "run", quiet=True, **TINY | {"objective": within(2.0), "num_meta_generations": 1})
+    assert float(log_of(tmp_path / "run")[-1]["num_failed"]) == 0
+    with pytest.raises(InvalidInput, match=r"differs in objective.own: .*<lambda>.* there, .*<lambda>.* here"):
+        train(out=tmp_path / "run", resume=True, quiet=True, objective=within(0.5))  # the same text, another limit
+    again = {"resume": True, "quiet": True, "objective": within(2.0), "num_meta_generations": 2}
+    assert train(out=tmp_path / "run", **again).num_meta_generations == 2
+
+
 def test_an_objective_of_ones_own(tmp_path):
     given = TINY | {"objective": spread, "quiet": True, "save_every_s": 0}
     whole, cut = tmp_path / "whole", tmp_path / "cut"
@@ -515,7 +535,7 @@ def test_an_objective_of_ones_own(tmp_path):
     with pytest.raises(InvalidInput, match=r"is a function, 'spread .*', which is not saved with it; give it again"):
         train(out=cut, resume=True, quiet=True)
     with pytest.raises(InvalidInput, match=r"holds another run; it differs in objective.own: 'spread .*' there"):
-        train(out=cut, resume=True, quiet=True, objective=lambda fitness, descriptor: jnp.max(fitness))
+        train(out=cut, resume=True, quiet=True, objective=lambda fitness, descriptor: jnp.max(descriptor))
     with pytest.raises(InvalidInput, match=r"differs in objective.name: 'own' there, 'qd' here"):
         train(out=cut, resume=True, quiet=True, objective="qd")
     train(out=cut, resume=True, **given)
@@ -527,10 +547,12 @@ def test_an_objective_of_ones_own(tmp_path):
 @pytest.mark.parametrize(
     ("objective", "message"),
     [
-        (lambda fitness, descriptor: descriptor[0], r"must return one number for a population, got .*\(2,\)"),
-        (lambda fitness: 0.0, r"cannot be compiled for fitness of shape \(8,\) and descriptors of shape \(8, 2\)"),
-        (lambda fitness, descriptor: float(fitness[0]), r"cannot be compiled"),
-        (lambda fitness, descriptor: None, r"must return one number"),
+        (lambda fitness, descriptor: descriptor[0], r"objective must be a JAX function .* it returned float32\[2\]"),
+        (lambda fitness: 0.0, r"\(fitness \(8,\), descriptor \(8, 2\)\) -> number \(TypeError"),
+        (lambda fitness, descriptor: float(fitness[0]), r"objective must be a JAX function .* \(Concretization"),
+        (lambda fitness, descriptor: None, r"it returned None"),
+        (lambda fitness, descriptor: fitness[0] + 1j, r"it returned complex64\[\]"),
+        (Unhashable(), r"cannot be hashed; give a plain function"),
         (7, r"objective must be one of 'fitness', 'novelty', 'qd', got 7"),
         ("nov", r"objective must be one of"),
     ],

@@ -85,7 +85,7 @@ class Workers:
         self._executor = self._make() if self._own and self._make else executor
         if not callable(getattr(self._executor, "submit", None)):
             raise InvalidInput(f"executor must make something with a method `submit`, it made {self._executor!r}.")
-        if isinstance(self._executor, ProcessPoolExecutor):
+        if type(self._executor) is ProcessPoolExecutor:  # others may have ways of their own
             _check_sendable(evaluate)  # a pool that fails to send something may never end
         self._queue: deque[_Waiting] = deque()
         self._suspects: deque[_Waiting] = deque()  # lost their worker: next, one at a time

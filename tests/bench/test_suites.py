@@ -148,6 +148,36 @@ def test_together_goes_on_where_it_was_cut(tmp_path, monkeypatch):
             np.testing.assert_array_equal(resumed.measure(name)[measure], expected, err_msg=f"{name} {measure}")
 
 
+@pytest.mark.parametrize("num_written", [0, 1, 3])
+def test_together_cut_while_the_pieces_are_written(tmp_path, monkeypatch, num_written):
+    """What is kept serves until all are there; then it goes."""
+    setting = pieces.Setting(functions=pieces.ARM, num_seeds=2, num_generations=3, population_size=8, batch_size=4)
+    monkeypatch.setattr(together, "KEEP_S", 0.0)
+    monkeypatch.setattr(together, "KEEP_RATIO", 0.0)
+    names, bench = ("ga", "me", "ns"), pieces.Bench(setting, tmp_path)
+    write, written = bench._write, []
+
+    def cut(*given):
+        if len(written) == num_written:
+            raise KeyboardInterrupt
+        written.append(given[0])
+        write(*given)
+
+    bench.anchors()
+    monkeypatch.setattr(bench, "_write", cut)
+    monkeypatch.setattr(together.Kept, "remove", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        bench.measure_together(names)
+    assert (tmp_path / "together.safetensors").exists()
+    monkeypatch.undo()
+    seen = []
+    pieces.Bench(setting, tmp_path).measure_together(names, seen.append)
+    assert seen == []  # nothing is run again
+    for name in names:
+        assert np.isfinite(pieces.Bench(setting, tmp_path).measure(name)["fitness"]).all()
+    assert not (tmp_path / "together.safetensors").exists()
+
+
 @pytest.mark.parametrize("spoil", ["rules", "setting", "bytes", "arrays"])
 def test_together_begins_anew_where_what_is_kept_does_not_fit(tmp_path, monkeypatch, spoil):
     setting = pieces.Setting(functions=pieces.ARM, num_seeds=2, num_generations=3, population_size=8, batch_size=4)

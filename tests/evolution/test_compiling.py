@@ -25,6 +25,13 @@ def test_spans_of_two_threads_that_overlap_count_once():
     assert clock.seconds == pytest.approx(4.0)
 
 
+def test_a_clock_that_jumps_makes_no_time():
+    with Clock() as clock:
+        clock.add(time.perf_counter() - 1e9, time.perf_counter())  # the time of day was set back while compiling
+        clock.add(time.perf_counter() + 1e9, time.perf_counter())  # and forth
+        assert 0 <= clock.seconds < 1
+
+
 def test_nested_programs_take_no_longer_than_the_clock_on_the_wall():
     def nested(depth):
         @jax.jit

@@ -171,19 +171,29 @@ class Bench:
 
         Their state is kept on the way. `look` is told the generation.
         """
-        missing = [name for name in names if self._read(name, {"rule": _fingerprint(self._rule(name))}) is None]
+        names = sorted(names, key=lambda name: name != "me")  # first: its slots are what the others are compared at
+        about = {name: {"rule": _fingerprint(self._rule(name))} for name in names}
+        missing = [name for name in names if self._read(name, about[name]) is None]
+
+        def kept_of(names):
+            of = self._description({"rules": [[name, about[name]["rule"]] for name in names]})
+            return together.Kept(self.folder / "together.safetensors", of)
+
+        if missing and kept_of(names).fits():  # cut while the pieces were written
+            missing = names
+        kept = kept_of(missing)
         if len(missing) < 2:
+            kept.remove()
             return
         rules = tuple(self._rule(name) for name in missing)
-        about = self._description({"rules": dict(zip(missing, map(_fingerprint, rules), strict=True))})
-        kept = together.Kept(self.folder / "together.safetensors", about)
         kinds, f_rand = tuple(map(_kind_of, missing)), self.anchors()
         runs = together.Runs(self.setting.config, kinds, rules, self.keys, self.field)
         ran, seconds = runs.run(self.setting.rows, functools.partial(_jit_measured, self.field, f_rand), kept, look)
-        found = dict(zip(missing, ran, strict=True))
-        for name in sorted(missing, key=lambda name: name != "me"):  # its slots are what the others are compared at
-            table = self._table(found[name], self._num_compared(name))
-            self._write(name, {"rule": _fingerprint(self._rule(name))}, table, seconds / len(missing))
+        tables: dict[str, Table] = {}
+        for name, found in zip(missing, ran, strict=True):
+            tables[name] = self._table(found, self._num_compared(name, tables.get("me")))
+        for name in missing:
+            self._write(name, about[name], tables[name], seconds / len(missing))
         kept.remove()
 
     def _table(self, ran, num) -> "Table":
@@ -203,11 +213,11 @@ class Bench:
         by_column = values.reshape(*values.shape[:-1], len(self.setting.columns), self.setting.num_seeds)
         return np.ascontiguousarray(np.swapaxes(by_column, -1, -2))
 
-    def _num_compared(self, name: str) -> Float[Array, " K"]:
+    def _num_compared(self, name: str, of_map_elites: "Table | None" = None) -> Float[Array, " K"]:
         """Slots that MAP-Elites fills on each task: with so many individuals of each rule, novelty is compared."""
         if name == "me" or _kind_of(name):
             return jnp.full(self.field.tasks.num_tasks, float(self.setting.population_size))
-        return jnp.asarray(self.measure("me")["num_filled"].T.ravel())
+        return jnp.asarray((of_map_elites or self.measure("me"))["num_filled"].T.ravel())
 
     def _rule(self, name: str) -> Rule:
         if name != "me":

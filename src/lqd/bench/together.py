@@ -38,10 +38,6 @@ class Progress(NamedTuple):
     rows: Rows
     seconds: float
 
-    @property
-    def generation(self) -> int:
-        return int(self.states[0].generation)
-
 
 class Kept:
     """The file with the states of runs on their way; `about` says of which runs."""
@@ -49,22 +45,29 @@ class Kept:
     def __init__(self, path: pathlib.Path, about: dict[str, Any]):
         self.path, self.about = path, about
 
+    def fits(self) -> bool:
+        """Whether something is kept of just these runs."""
+        try:
+            description = read_arrays(self.path, KIND)[1]
+        except Unreadable:
+            return False
+        return isinstance(description.pop("seconds", None), float) and description == self.about
+
     def read(self, like: list[loop.State]) -> Progress | None:
         """What is kept of just these runs."""
+        if not self.fits():
+            return None
         try:
             arrays, description = read_arrays(self.path, KIND)
-            seconds = description.pop("seconds", None)
-            if description != self.about or not isinstance(seconds, float):
-                return None
             rows: Rows = [{} for _ in like]
             leaves: list[dict[str, np.ndarray]] = [{} for _ in like]
             for name, value in arrays.items():
                 what, index, rest = name.split(".", 2)
                 (rows if what == "rows" else leaves)[int(index)][rest] = value
             states = [statefile.restored(one, mine, self.path) for one, mine in zip(like, leaves, strict=True)]
-        except (Unreadable, ValueError, IndexError):  # of another version, or not ours: begin anew
+        except (Unreadable, ValueError, IndexError):  # not ours: begin anew
             return None
-        return Progress(states, rows, seconds)
+        return Progress(states, rows, description["seconds"])
 
     def write(self, progress: Progress) -> None:
         arrays = {

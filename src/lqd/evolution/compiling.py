@@ -1,5 +1,6 @@
 """How long, and how often, JAX compiled: for manifests, and for the tests that forbid needless compilation."""
 
+import math
 import threading
 import time
 from typing import Any
@@ -32,19 +33,25 @@ class Clock:
     def __init__(self):
         self.num_programs = 0
         self._spans: list[tuple[float, float]] = []  # apart from each other, in order
+        self._entered = -math.inf
 
     @property
     def seconds(self) -> float:
         return sum(end - begin for begin, end in self._spans)
 
     def add(self, begin: float, end: float) -> None:
-        """A span that just ended. What happened within it was said before, and counts once."""
+        """A span that just ended. What happened within it was said before, and counts once.
+
+        JAX measures by the time of day, which may jump: what began before this clock, or after its own end, did not.
+        """
+        begin = min(max(begin, self._entered), end)
         while self._spans and self._spans[-1][1] > begin:
             begin = min(begin, self._spans.pop()[0])
         self._spans.append((begin, end))
 
     def __enter__(self) -> "Clock":
         global _listening
+        self._entered = time.perf_counter()
         with _lock:
             if not _listening:
                 jax.monitoring.register_event_duration_secs_listener(_listen)

@@ -176,7 +176,6 @@ def imitation_preset(name: str) -> Config:
 
 # Where a flag's value goes: the field of `Config`, or of one of its parts.
 _PARTS: dict[str, tuple[str, str]] = {
-    "objective": ("objective", "name"),
     "qd_form": ("objective", "qd_form"),
     "fitness_weight": ("objective", "fitness_weight"),
     "normalisation": ("objective", "normalisation"),
@@ -206,7 +205,7 @@ _OWN = (
     "strategy", "sigma", "learning_rate", "seed", "init", "population_size", "batch_size", "iso_sigma", "line_sigma",
     "chunk_size",
 )  # fmt: skip
-SETTINGS = (*_PARTS, *_STAGE, *_OWN)
+SETTINGS = ("objective", *_PARTS, *_STAGE, *_OWN)
 
 
 def override(config: Config, settings: dict[str, Any]) -> Config:
@@ -264,7 +263,8 @@ def add_stage(config: Config, text: str) -> Config:
 
 def to_dict(config: Config) -> dict[str, Any]:
     """As plain values for JSON; of a function of the user's, what identifies it."""
-    objective = dataclasses.replace(config.objective, own=config.objective.identity)
+    own = config.objective.identity(config.population_size, config.distribution.descriptor_dim)
+    objective = dataclasses.replace(config.objective, own=own)
     return dataclasses.asdict(dataclasses.replace(config, objective=objective))
 
 

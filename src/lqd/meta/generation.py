@@ -87,6 +87,14 @@ def run_rule(
     return jax.vmap(measures)(fitness, descriptor, f_rand.astype(fitness.dtype), f_opt)
 
 
+def run_scaled(rule: Rule, keys, tasks: LandscapeBatch, config: Config, num_generations, f_rand) -> Measures:
+    """The same with descriptors scaled to [-1, 1]; but novelties and QD scores are in the tasks' own units."""
+    measured = run_rule(rule, keys, tasks.with_unit_descriptors(), config, num_generations, f_rand)
+    return measured | {
+        name: measured[name] * tasks.descriptor_half_width for name in ("novelty", "qd") if name in measured
+    }
+
+
 def final_populations(rule: Rule, keys: Key[Array, " K"], tasks, config: Config, num_generations: Int[Array, ""]):
     """Noiseless fitness (K, N) and descriptors (K, N, D) that one rule ends with on every task."""
     reproduction = IsoLine(jnp.float32(config.iso_sigma), jnp.float32(config.line_sigma))
@@ -133,10 +141,11 @@ def prepare(config: Config, stage: Stage, state: State, seed, meta_generation, n
 def run_chunk(config: Config, chunk: int, prepared: Prepared, first, num_generations) -> Measures:
     """Members `first` and after, as many as a chunk holds, on every task."""
     members = jax.lax.dynamic_slice_in_dim(prepared.members, first, chunk)
+    run_on = run_rule if config.objective.own is None else run_scaled
 
     def run(flat):
         rule = rule_from(flat, config.architecture)
-        return run_rule(rule, prepared.keys, prepared.tasks, config, num_generations, prepared.f_rand)
+        return run_on(rule, prepared.keys, prepared.tasks, config, num_generations, prepared.f_rand)
 
     return jax.vmap(run)(members)
 

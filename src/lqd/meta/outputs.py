@@ -55,7 +55,7 @@ def card(config: Config, notes: dict[str, Any], num_meta_generations: int) -> di
     return {
         "recipe": recipe(config),
         "warm_start": warm_start,
-        "objective": config.objective.identity or config.objective.name,
+        "objective": to_dict(config)["objective"]["own"] or config.objective.name,
         "num_meta_generations": num_meta_generations,
         "best_meta_generation": notes.get("best_meta_generation"),
         "validation": notes.get("best_validation"),

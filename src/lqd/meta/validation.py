@@ -146,8 +146,7 @@ def _anchors(config: Config, key, tasks: LandscapeBatch) -> Float[Array, " K"]:
 @functools.partial(jax.jit, static_argnums=0)
 def _run(config: Config, rule: _Contender, keys, tasks: LandscapeBatch, f_rand) -> Measures:
     num_generations = jnp.int32(config.validation.num_generations)
-    measured = generation.run_rule(rule, keys, tasks.with_unit_descriptors(), config, num_generations, f_rand)
-    return measured | {name: measured[name] * tasks.descriptor_half_width for name in ("novelty", "qd")}
+    return generation.run_scaled(rule, keys, tasks, config, num_generations, f_rand)
 
 
 def compare(ours: np.ndarray, theirs: np.ndarray, measure: str) -> Comparison:

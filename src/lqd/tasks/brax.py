@@ -173,7 +173,7 @@ class RobotTask:
         return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:num], found)
 
     def noiseless(self, x: Float[Array, "B n"]) -> Float[Array, " B"]:
-        return self.measured(jnp.broadcast_to(jax.random.key(0), x.shape[:1]), x)[0]
+        return self._in_chunks(jnp.broadcast_to(jax.random.key(0), x.shape[:1]), x)[0]
 
     def measured(self, keys: Key[Array, " B"], x: Float[Array, "B n"]):
         """Return, descriptor and number of steps of each policy's episode, all in one chunk."""
