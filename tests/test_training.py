@@ -551,7 +551,7 @@ def test_an_objective_of_ones_own(tmp_path):
         (lambda fitness: 0.0, r"\(fitness \(8,\), descriptor \(8, 2\)\) -> number \(TypeError"),
         (lambda fitness, descriptor: float(fitness[0]), r"objective must be a JAX function .* \(Concretization"),
         (lambda fitness, descriptor: None, r"it returned None"),
-        (lambda fitness, descriptor: fitness[0] + 1j, r"it returned complex64\[\]"),
+        (lambda fitness, descriptor: fitness[0].astype(jnp.complex64), r"it returned complex64\[\]"),
         (Unhashable(), r"cannot be hashed; give a plain function"),
         (7, r"objective must be one of 'fitness', 'novelty', 'qd', got 7"),
         ("nov", r"objective must be one of"),
