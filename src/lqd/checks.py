@@ -58,15 +58,17 @@ def float32(array: np.ndarray) -> np.ndarray:
 
 def lost_differences(exact: np.ndarray, rounded: np.ndarray) -> str | None:
     """A warning where float32 has made at least half of the different fitness values equal to others."""
-    finite = np.isfinite(rounded)
-    seen = np.where(np.abs(rounded) < np.finfo(np.float32).tiny, 0, rounded)[finite]  # so XLA compares them
+    finite, tiny = np.isfinite(rounded), np.finfo(np.float32).tiny
+    seen = np.where(np.abs(rounded) < tiny, 0, rounded)[finite]  # so XLA compares them
     before, after = len(np.unique(exact[finite])), len(np.unique(seen))
     if before < 4 or 2 * after > before:
         return None
     near = float(np.median(np.abs(exact[finite])))
+    steps = f"near {near:.3g} it has steps of {np.spacing(np.float32(near)):.2g}"
     return (
-        f"fitness has {before} different values, of which single precision tells {after} apart (near {near:.3g}, it "
-        f"has steps of {np.spacing(np.float32(near)):.2g}). Equals are ranked by age: subtract a constant, or scale."
+        f"fitness has {before} different values, of which single precision tells {after} apart "
+        f"({steps if near >= tiny else f'below {tiny:.2g} everything counts as 0'}). Equals are ranked by age: "
+        f"subtract a constant, or scale."
     )
 
 
