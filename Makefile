@@ -33,12 +33,13 @@ test-long: $(VENV)/.dev ## the fast suite and the slow tests
 
 # A wheel in an environment of its own: it must work by itself, then with the tests' tools beside it.
 TESTS := tests
+TOOLS := [test]
 define test-with # $(1): a name, $(2): what pip is told
 	rm -rf build/$(1) && $(PYTHON) -m venv build/$(1)/venv
 	build/$(1)/venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/$(1) .
 	build/$(1)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(2) build/$(1)/*.whl
 	cd build/$(1) && venv/bin/python -W error ../../tests/smoke.py
-	build/$(1)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(2) "$$(echo build/$(1)/*.whl)[test]"
+	build/$(1)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(2) $(if $(filter [%,$(TOOLS)),"$$(echo build/$(1)/*.whl)$(TOOLS)",$(TOOLS))
 	LQD_TEST_CACHE=$(CURDIR)/build/$(1)/cache build/$(1)/venv/bin/python -m pytest -n 2 --dist loadfile $(TESTS)
 endef
 
