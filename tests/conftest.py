@@ -31,14 +31,13 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture(scope="module")
-def quick_compilation():
-    """No optimisations in the fast suite."""
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item):
-    """Nothing compiled in the other way is used, so that equal programs give equal bits."""
-    quick = "quick_compilation" in item.fixturenames and not item.config.getoption("--long")
-    if quick != jax.config.values["jax_disable_most_optimizations"]:
-        jax.clear_caches()
-        jax.config.update("jax_disable_most_optimizations", quick)
+def quick_compilation(request):
+    """No optimisations in the fast suite; nothing compiled before is used, so that equal programs give equal bits."""
+    if request.config.getoption("--long"):
+        yield
+        return
+    jax.clear_caches()
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()
