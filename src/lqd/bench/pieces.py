@@ -298,7 +298,7 @@ def _measured(field: Field, f_rand, state: loop.State):
 
 def evolve(config: Config, rule: Rule, keys, field: Field, steps, look: Callable[[loop.State], Any]):
     """All tasks: the state at the end, and what `look` sees after each of the steps (numbers of generations)."""
-    rule, operator = ready(rule), together.operator(config)
+    rule, operator = ready(rule), config.reproduction
 
     def advance(state, num):
         def step(_, state):

@@ -12,14 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from lqd import statefile
 from lqd.checkpoint import read_arrays, write_arrays
 from lqd.errors import Unreadable
 from lqd.evolution import loop
-from lqd.evolution.reproduction import IsoLine
 from lqd.evolution.rules import Rule, ready
 from lqd.meta.config import Config
 from lqd.tasks import altered
@@ -112,10 +110,6 @@ class Runs:
         return last, time.perf_counter() - begun
 
 
-def operator(config: Config) -> IsoLine:
-    return IsoLine(jnp.float32(config.iso_sigma), jnp.float32(config.line_sigma))
-
-
 def _appended(rows: dict[str, np.ndarray], row: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([rows.get(name, value[None][:0]), value[None]]) for name, value in row.items()}
 
@@ -132,4 +126,4 @@ def _begin(config: Config, kinds, rules: tuple[Rule, ...], keys, tasks: TaskBatc
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _step(config: Config, kinds, rules: tuple[Rule, ...], many: TaskBatch, start, states) -> list[loop.State]:
     rules = tuple(map(ready, rules))
-    return loop.step_together(states, many, rules, operator(config), config.batch_size, start, _alter(kinds))
+    return loop.step_together(states, many, rules, config.reproduction, config.batch_size, start, _alter(kinds))

@@ -9,9 +9,12 @@ Deliberately not here: time limits, logging, how often states are saved. They do
 import dataclasses
 from typing import Any
 
+import jax.numpy as jnp
+
 from lqd import checks
 from lqd.errors import InvalidInput, unknown
 from lqd.evolution.network import Architecture
+from lqd.evolution.reproduction import IsoLine
 from lqd.meta import strategy as strategies
 from lqd.meta.distribution import Distribution
 from lqd.meta.imitation import CPU, TEACHERS, Imitation
@@ -106,6 +109,10 @@ class Config:
     def num_rounds(self) -> int:
         """Rounds of imitation before the evolution begins."""
         return self.imitation.num_rounds if self.init in TEACHERS else 0
+
+    @property
+    def reproduction(self) -> IsoLine:
+        return IsoLine(jnp.float32(self.iso_sigma), jnp.float32(self.line_sigma))
 
     def check_objective(self) -> None:
         """An error, before anything compiles, if the objective is a function that cannot be called."""

@@ -24,7 +24,6 @@ from jaxtyping import Array, Float, Int, Key
 from lqd.evolution import loop
 from lqd.evolution.learned import Learned
 from lqd.evolution.network import Architecture, init_params
-from lqd.evolution.reproduction import IsoLine
 from lqd.evolution.rules import Rule, ready
 from lqd.meta import objective
 from lqd.meta.config import Config, Stage, check_division
@@ -97,8 +96,7 @@ def run_scaled(rule: Rule, keys, tasks: LandscapeBatch, config: Config, num_gene
 
 def final_populations(rule: Rule, keys: Key[Array, " K"], tasks, config: Config, num_generations: Int[Array, ""]):
     """Noiseless fitness (K, N) and descriptors (K, N, D) that one rule ends with on every task."""
-    reproduction = IsoLine(jnp.float32(config.iso_sigma), jnp.float32(config.line_sigma))
-    rule = ready(rule)
+    rule, reproduction = ready(rule), config.reproduction
     state = loop.begin(keys, tasks, rule, config.population_size)
     state = jax.lax.fori_loop(
         0, num_generations, lambda _, state: loop.step(state, tasks, rule, reproduction, config.batch_size), state
