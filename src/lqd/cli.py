@@ -314,7 +314,7 @@ class Bench:
     """quick (2 CPU cores; `all` in under 20 minutes), scaled, paper (the paper's size, on a GPU); claims and
     generalisation: quick or full (a GPU; claims also at a million evaluations)."""
     seeds: int | None = None
-    """Instances of each function, instead of the preset's number."""
+    """Instances of each function, instead of the preset's number. More than the folder has: they are added."""
     out: pathlib.Path | None = None
     """Folder for the results; default runs/SUITE."""
     quiet: bool = False

@@ -101,8 +101,10 @@ def test_a_folder_holds_the_suites_that_were_run_into_it(tmp_path, small, monkey
     monkeypatch.setitem(suites.PRESETS, "other", TINY)
     with pytest.raises(InvalidInput, match=r"holds results of preset 'tiny'.*give another folder"):
         suites.run("grid", "other", tmp_path)
-    with pytest.raises(InvalidInput, match=r"seeds as it has.*with 3; give another folder"):
-        suites.run("grid", "tiny", tmp_path, num_seeds=3)
+    suites.run("grid", "tiny", tmp_path, num_seeds=3)
+    assert Folder(tmp_path).table("arm", "random")["fitness"].shape == (3, 1)
+    with pytest.raises(InvalidInput, match=r"holds 'two' with 3 seeds, these would be 2; give --seeds 3 or more"):
+        suites.run("grid", "tiny", tmp_path)
 
 
 def test_together_is_as_alone(tmp_path):
@@ -146,6 +148,44 @@ def test_together_goes_on_where_it_was_cut(tmp_path, monkeypatch):
     for name in names:
         for measure, expected in whole.measure(name).items():
             np.testing.assert_array_equal(resumed.measure(name)[measure], expected, err_msg=f"{name} {measure}")
+
+
+def test_more_seeds_are_added_to_those_there_are(tmp_path, monkeypatch):
+    few = pieces.Setting(
+        functions=pieces.ARM, num_seeds=2, num_generations=5, num_rows=3, population_size=8, batch_size=4
+    )
+    many, names = dataclasses.replace(few, num_seeds=5), ("me", "dns@random", "ga")
+    whole, grown = (pieces.Bench(many, tmp_path / name) for name in ("whole", "grown"))
+    whole.measure_together(names)
+    pieces.Bench(few, tmp_path / "grown").measure_together(names[:2])
+    before = {name: pieces.Bench(few, tmp_path / "grown").measure(name) for name in names[:2]}
+    for first in before:  # marked, to see that they are taken
+        path = tmp_path / "grown" / f"{first}.safetensors"
+        arrays, description = read_arrays(path, "piece")
+        write_arrays(path, "piece", arrays | {"fitness": arrays["fitness"] + 1}, description)
+
+    write, cut = grown._write, []
+
+    def cut_once(*given):
+        if given[0] == "dns@random" and not cut:
+            cut.append(given)
+            raise KeyboardInterrupt
+        write(*given)
+
+    monkeypatch.setattr(grown, "_write", cut_once)
+    ran = []
+    with pytest.raises(KeyboardInterrupt):
+        grown.measure_together(names, ran.append)
+    assert ran == [1, 2, 3, 4, 5]  # the rest of two rules; the third has nobody beside it
+    grown.measure_together(names, ran.append)
+    assert ran == [1, 2, 3, 4, 5]
+    assert not (tmp_path / "grown" / "more-seeds").exists()
+    for name in names:
+        expected, found = whole.measure(name), grown.measure(name)
+        assert found.keys() == expected.keys()
+        for measure in expected:
+            mark = np.where(np.arange(5) < 2, float(measure == "fitness" and name in before), 0.0)[:, None]
+            np.testing.assert_allclose(found[measure] - mark, expected[measure], rtol=1e-6, err_msg=f"{name} {measure}")
 
 
 @pytest.mark.parametrize("num_written", [0, 1, 3])

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import json
 import pathlib
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -41,8 +42,9 @@ HISTORY = ("fitness", "best", "novelty", "qd")  # what is also kept from time to
 class Setting:
     """Fresh noiseless instances of some functions, one of each function (and dimension, in `dims`) per seed.
 
-    Or one task of its own, the arm or a robot (`brax/...`), whose episodes have so many steps. `num_rows` times, at
-    ever longer intervals, the state of the runs is written down; the last is the end.
+    Or one task of its own, the arm or a robot (`brax/...`), whose episodes have so many steps; its seeds may begin at
+    another than 0. `num_rows` times, at ever longer intervals, the state of the runs is written down; the last is the
+    end.
     """
 
     functions: tuple[str, ...] = landscape.TRAINING
@@ -57,9 +59,11 @@ class Setting:
     rotate: bool = True
     num_rows: int = 1
     episode_length: int = 1000
+    first_seed: int = 0
 
     def __post_init__(self):
-        checks.whole("num_seeds", self.num_seeds, 2)
+        checks.whole("num_seeds", self.num_seeds, 1 if self.first_seed else 2)
+        assert self.is_single or not self.first_seed
         checks.whole("num_generations", self.num_generations, 1)
         checks.whole("num_rows", self.num_rows, 1)
 
@@ -140,7 +144,8 @@ class Bench:
         key = jax.random.fold_in(jax.random.key(np.uint32(SEED)), TEST)
         key_tasks, key_runs, self._key_anchors = jax.random.split(key, 3)
         self.field = field(key_tasks, setting)
-        self.keys = jax.random.split(key_runs, self.field.tasks.num_tasks)
+        first = setting.first_seed  # a key does not depend on how many there are
+        self.keys = jax.random.split(key_runs, first + self.field.tasks.num_tasks)[first:]
 
     def anchors(self):
         """What random search reaches on each task with the evaluations that a rule has; None without an optimum."""
@@ -148,8 +153,11 @@ class Bench:
             return None
 
         def compute():
-            found = random_search(self._key_anchors, self.field.tasks, self.setting.num_evaluations)
-            return {"f_rand": np.asarray(found.f_rand)}
+            tasks, first = self.field.tasks, self.setting.first_seed
+            if isinstance(tasks, Repeated):
+                tasks = Repeated(tasks.task, first + tasks.num_tasks)
+            found = random_search(self._key_anchors, tasks, self.setting.num_evaluations)
+            return {"f_rand": np.asarray(found.f_rand[first:])}
 
         return jnp.asarray(self._piece("random-search", {}, compute)["f_rand"])
 
@@ -169,11 +177,16 @@ class Bench:
     def measure_together(self, names: Sequence[str], look: Callable[[int], None] = lambda _: None) -> None:
         """The rules that are missing, side by side: a simulator takes hardly longer for several than for one.
 
-        Their state is kept on the way. `look` is told the generation.
+        Their state is kept on the way. `look` is told the generation. Of rules that ran with fewer seeds only the other
+        seeds run.
         """
         names = sorted(names, key=lambda name: name != "me")  # first: its slots are what the others are compared at
         about = {name: {"rule": _fingerprint(self._rule(name))} for name in names}
         missing = [name for name in names if self._read(name, about[name]) is None]
+        begun = {name: num for name in missing if (num := self._num_seeds_kept(name, about[name]))}
+        if begun:
+            self._add_seeds(min(begun.values()), {name: about[name] for name in begun}, look)
+            missing = [name for name in missing if name not in begun]
 
         def kept_of(names):
             of = self._description({"rules": [[name, about[name]["rule"]] for name in names]})
@@ -195,6 +208,27 @@ class Bench:
         for name in missing:
             self._write(name, about[name], tables[name], seconds / len(missing))
         kept.remove()
+
+    def _add_seeds(self, num_kept: int, about: dict[str, dict[str, Any]], look: Callable[[int], None]) -> None:
+        """The seeds that are missing, as a bench of their own; then the pieces grow by them."""
+        first, num = self.setting.first_seed + num_kept, self.setting.num_seeds - num_kept
+        rest = Bench(dataclasses.replace(self.setting, first_seed=first, num_seeds=num), self.folder / "more-seeds")
+        rest.measure_together(list(about), look)
+        for name in about:
+            new, kept = rest.measure(name), self._kept(name)
+            assert kept is not None
+            grown = {key: np.concatenate([kept[0][key][..., :num_kept, :], new[key]], axis=-2) for key in new}
+            self._write(name, about[name], grown, kept[2]["seconds"] + rest.made[name]["seconds"])
+        shutil.rmtree(rest.folder)
+
+    def _num_seeds_kept(self, name: str, about: dict[str, Any]) -> int:
+        """How many seeds are kept of a rule that is to have more."""
+        kept, wanted = self._kept(name), self._description(about)
+        if kept is None:
+            return 0
+        num = kept[1]["setting"]["num_seeds"]
+        fits = kept[1] == wanted | {"setting": wanted["setting"] | {"num_seeds": num}}
+        return num if fits and isinstance(num, int) and 0 < num < self.setting.num_seeds else 0
 
     def _table(self, ran, num) -> "Table":
         rows, fitness, descriptor = ran
@@ -227,22 +261,25 @@ class Bench:
     def _description(self, about: dict[str, Any]) -> dict[str, Any]:
         return json.loads(json.dumps({"setting": dataclasses.asdict(self.setting)} | about))
 
-    def _read(self, name: str, about: dict[str, Any]) -> dict[str, np.ndarray] | None:
+    def _kept(self, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any], dict[str, Any]] | None:
+        """What is kept under a name: the arrays, of what they are, and how they were made."""
         try:
             arrays, description = read_arrays(self.folder / f"{name}.safetensors", "piece")
         except Unreadable:
             return None
-        made = description.pop("made", None)
-        # A field that is newer than the piece has its default there: new fields must not change old settings.
-        defaults = {one.name: one.default for one in dataclasses.fields(Setting)}
-        setting = description.get("setting")
+        made, setting = description.pop("made", None), description.get("setting")
         if not isinstance(setting, dict) or not isinstance(made, dict) or not made:
             return None
-        description["setting"] = json.loads(json.dumps(defaults)) | setting
-        if description != self._description(about):
+        # A field that is newer than the piece has its default there: new fields must not change old settings.
+        defaults = {one.name: one.default for one in dataclasses.fields(Setting)}
+        return arrays, description | {"setting": json.loads(json.dumps(defaults)) | setting}, made
+
+    def _read(self, name: str, about: dict[str, Any]) -> dict[str, np.ndarray] | None:
+        kept = self._kept(name)
+        if kept is None or kept[1] != self._description(about):
             return None
-        self.made[name] = made
-        return arrays
+        self.made[name] = kept[2]
+        return kept[0]
 
     def _piece(self, name: str, about: dict[str, Any], compute) -> dict[str, np.ndarray]:
         kept = self._read(name, about)

@@ -167,7 +167,8 @@ def run(
 ) -> dict[str, Any]:
     """Runs what is missing, and writes manifest.json, results.parquet, history.parquet and landscape/.
 
-    A folder holds the suites that were run into it, one after the other, all of one size.
+    A folder holds the suites that were run into it, one after the other, all of one size. With more seeds than before
+    all of them get more; where a simulator makes them slow, only the new seeds run.
     """
     if suite not in NAMES:
         raise unknown("suite", suite, NAMES)
@@ -179,7 +180,7 @@ def run(
         num_seeds = checks.whole("seeds", num_seeds, 2)
         robots = size.robots and dataclasses.replace(size.robots, num_seeds=num_seeds)
         size = dataclasses.replace(size, num_seeds=num_seeds, robots=robots)
-    suites = [name for name in NAMES if name == suite or name in _suites_in(out, preset, num_seeds)]
+    suites = [name for name in NAMES if name == suite or name in _suites_in(out, preset, size)]
     results = pieces.measure_all(plan(suites, size), out / "pieces" / preset, progress)
     found = content(suites, preset, results) | {"num_seeds": num_seeds}
     if "landscape" in suites or "all" in suites:
@@ -190,20 +191,23 @@ def run(
     return found
 
 
-def _suites_in(out: pathlib.Path, preset: str, num_seeds: int | None) -> list[str]:
-    """What was run into the folder before; an error if it was of another size."""
+def _suites_in(out: pathlib.Path, preset: str, size: Preset) -> list[str]:
+    """What was run into the folder before; an error if it was of another preset or with more seeds."""
     path = out / "manifest.json"
     if not path.exists():
         return []
     known = manifest.read(path, "a bench (--out)")
     with understood(path):
-        before = known["preset"], known["num_seeds"]
-        suites = list(known["suites"])
-    if before != (preset, num_seeds):
-        raise InvalidInput(
-            f"--out {out} holds results of preset {before[0]!r} with seeds {before[1] or 'as it has'}, these would be "
-            f"of {preset!r} with {num_seeds or 'as it has'}; give another folder."
-        )
+        before, suites = known["preset"], list(known["suites"])
+        seeds = {name: int(part["setting"]["num_seeds"]) for name, part in known["parts"].items()}
+    if before != preset:
+        raise InvalidInput(f"--out {out} holds results of preset {before!r}, not of {preset!r}; give another folder.")
+    for name, part in plan(suites, size).items():
+        if seeds.get(name, 0) > part.setting.num_seeds:
+            raise InvalidInput(
+                f"--out {out} holds {name!r} with {seeds[name]} seeds, these would be {part.setting.num_seeds}; "
+                f"give --seeds {seeds[name]} or more, or another folder."
+            )
     return suites
 
 
