@@ -81,7 +81,7 @@ PRESETS = {
         grid_populations=(64, 128, 256),
         grid_dims=(2, 4, 8, 16, 32),
         landscapes=landscapes.Size(num_generations=512, num_frames=32, resolution=64),
-        robots=Robots(num_seeds=8, num_evaluations=33_792, episode_length=250, population_size=1024),
+        robots=Robots(num_seeds=16, num_evaluations=33_792, episode_length=250, population_size=1024),
     ),
     "paper": Preset(
         functions=landscape.TRAINING,
