@@ -57,3 +57,15 @@ def test_equals_are_not_better(found):
     rows = found({})
     assert rows["LQD (F) is fitter than GA"]["verdict"] == "does not hold"
     assert rows["LQD (F) with random descriptors is not better than GA on the training functions"]["verdict"] == "holds"
+
+
+def test_both_at_the_optimum_are_level(tmp_path, monkeypatch):
+    folder = Folder(planted.write(tmp_path, AS_CLAIMED, suite="grid"))
+    tables = {rule: folder.table("grid 64", rule) for rule in ("lqd-f", "me")}
+    tables["me"]["fitness"][:, 0] = tables["lqd-f"]["fitness"][:, 0]
+    monkeypatch.setattr(folder, "table", lambda part, rule: tables[rule])
+    (row,) = (row for row in verdicts(folder) if row["figure"] == "grid")
+    num = tables["me"]["fitness"].shape[1]
+    assert row["ours"].startswith(
+        f"wins in {100 * (num - 1) / num:.0f} % of {2 * num} cells, level in {100 / num:.0f} %"
+    )

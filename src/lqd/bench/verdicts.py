@@ -142,10 +142,11 @@ def _grid(folder: Folder) -> Verdict:
     p, delta = stats.mann_whitney(
         *stats.seed_scores(*(np.concatenate(side, axis=1) for side in zip(*tables, strict=True)))
     )
-    share = float((wins > 0.5).mean())
+    share, level = float((wins > 0.5).mean()), float((wins == 0.5).mean())
     return Verdict(
         "grid", "LQD (F) beats MAP-Elites almost everywhere (in 90 % of the cells)", "almost everywhere",
-        f"in {100 * share:.0f} % of {wins.size} cells, {100 * wins.mean():.0f} % of all runs",
+        f"wins in {100 * share:.0f} % of {wins.size} cells, level in {100 * level:.0f} %; {100 * wins.mean():.0f} % of "
+        "all runs, ties half",
         lambda p: share >= 0.9, p, delta,
     )  # fmt: skip
 
