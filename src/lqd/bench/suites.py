@@ -4,8 +4,9 @@ A suite is a plan (parts: a setting and the rules under it). Suites share parts,
 `bars-train` and `ablation` look at the same runs. `paper` is the paper's size as far as its text and the authors'
 public scripts say it: dimension 16, no noise, no rotation, a million evaluations, MAP-Elites on
 [-10 sqrt(n), 10 sqrt(n)]^2; robots with population 1,024. `scaled` has the paper's functions and seeds at the budget of
-training, and robots as far as minutes on a GPU allow. `quick` has fewer functions and seeds too; robots in it only show
-that they run. What is not of the paper's size is marked as such in every figure.
+training, and robots as far as minutes on a GPU allow; `longer` is the same with the two cheapest robots for four times
+as long. `quick` has fewer functions and seeds too; robots in it only show that they run. What is not of the paper's
+size is marked as such in every figure.
 """
 
 import dataclasses
@@ -31,12 +32,13 @@ MILLION = 1_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Robots:
-    """How large the robots' part is, where it is not as large as the rest."""
+    """Which robots there are, and how large their part is, where it is not as large as the rest."""
 
     num_seeds: int
     num_evaluations: int
     episode_length: int
     population_size: int
+    names: tuple[str, ...] = tuple(ROBOTS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +95,8 @@ PRESETS = {
         robots=Robots(num_seeds=32, num_evaluations=MILLION, episode_length=1000, population_size=1024),
     ),
 }  # fmt: skip
+_LONGER = Robots(8, 4 * 33_024, episode_length=250, population_size=1024, names=("hopper", "walker2d"))
+PRESETS["longer"] = dataclasses.replace(PRESETS["scaled"], robots=_LONGER)
 
 
 def _train(preset: Preset) -> Plan:
@@ -120,7 +124,7 @@ def _robots(preset: Preset) -> Plan:
     if preset.robots is None or not has_brax():
         return plan
     size = dataclasses.asdict(preset.robots)
-    for robot in ROBOTS:
+    for robot in size.pop("names"):
         setting = preset.setting(**size, functions=(f"brax/{robot}",), num_rows=preset.num_rows)
         plan[robot] = Part(setting, (*HAND_MADE, "lqd-f", BLIND), together=True)
     return plan
