@@ -311,7 +311,7 @@ class Bench:
     """pareto, bars-train, bars-ood, grid, landscape, ablation, diversity, robots,
     robots-aggregate, all; or claims, generalisation"""
     preset: str = "quick"
-    """quick (2 CPU cores; `all` in under 20 minutes), scaled, longer (two robots, four times the evaluations), paper
+    """quick (2 CPU cores; `all` in under 20 minutes), scaled, longer (two robots, six times the evaluations), paper
     (the paper's size, on a GPU); claims and generalisation: quick or full (a GPU; claims also at a million
     evaluations)."""
     seeds: int | None = None

@@ -4,7 +4,7 @@ A suite is a plan (parts: a setting and the rules under it). Suites share parts,
 `bars-train` and `ablation` look at the same runs. `paper` is the paper's size as far as its text and the authors'
 public scripts say it: dimension 16, no noise, no rotation, a million evaluations, MAP-Elites on
 [-10 sqrt(n), 10 sqrt(n)]^2; robots with population 1,024. `scaled` has the paper's functions and seeds at the budget of
-training, and robots as far as minutes on a GPU allow; `longer` is the same with the two cheapest robots for four times
+training, and robots as far as minutes on a GPU allow; `longer` is the same with the two cheapest robots for six times
 as long. `quick` has fewer functions and seeds too; robots in it only show that they run. What is not of the paper's
 size is marked as such in every figure.
 """
@@ -95,7 +95,7 @@ PRESETS = {
         robots=Robots(num_seeds=32, num_evaluations=MILLION, episode_length=1000, population_size=1024),
     ),
 }  # fmt: skip
-_LONGER = Robots(8, 4 * 33_024, episode_length=250, population_size=1024, names=("hopper", "walker2d"))
+_LONGER = Robots(8, 197_632, episode_length=250, population_size=1024, names=("hopper", "walker2d"))
 PRESETS["longer"] = dataclasses.replace(PRESETS["scaled"], robots=_LONGER)
 
 
