@@ -26,7 +26,7 @@ demo: $(VENV)/.core ## three hand-made rules and a learned one on a robot arm, a
 	$(BIN)/lqd demo
 
 test: $(VENV)/.dev ## the fast suite
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-long: $(VENV)/.dev ## the fast suite and the slow tests
 	$(BIN)/python -m pytest -n 2 --long
@@ -40,7 +40,7 @@ define test-with # $(1): a name, $(2): what pip is told
 	build/$(1)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(2) build/$(1)/*.whl
 	cd build/$(1) && venv/bin/python -W error ../../tests/smoke.py
 	build/$(1)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(2) $(if $(filter [%,$(TOOLS)),"$$(echo build/$(1)/*.whl)$(TOOLS)",$(TOOLS))
-	LQD_TEST_CACHE=$(CURDIR)/build/$(1)/cache build/$(1)/venv/bin/python -m pytest -n 2 --dist loadfile $(TESTS)
+	LQD_TEST_CACHE=$(CURDIR)/build/$(1)/cache build/$(1)/venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 endef
 
 test-oldest: ## a wheel and the suite with the oldest versions that are claimed; TESTS=... for a part of it

@@ -3,11 +3,15 @@
 Whatever stands between `<!-- NAME -->` and `<!-- end -->` is replaced; a test compares the page with the results.
 """
 
+import functools
 import json
 import pathlib
 
+import numpy as np
+
 from lqd.bench.folder import Folder
-from lqd.bench.verdicts import verdicts
+from lqd.bench.suites import BLIND
+from lqd.bench.verdicts import NAMES, verdicts
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "claims.md"
@@ -18,15 +22,32 @@ def table(titles, rows) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def paper() -> str:
-    """What `lqd report results/paper` says of the paper's claims."""
+def claims(folder: str) -> str:
+    """What `lqd report` says of the paper's claims."""
     titles = ["figure", "the paper's claim", "in the paper", "here", "p", "verdict"]
     rows = []
-    for row in verdicts(Folder(ROOT / "results" / "paper")):
-        p = "" if row["p"] is None else f"{row['p']:.0e}"
+    for row in verdicts(Folder(ROOT / "results" / folder)):
+        p = "" if row["p"] is None else f"{row['p']:.0e}" if row["p"] < 0.001 else f"{row['p']:.3f}"
         verdict = row["verdict"] if row["verdict"] == "holds" else f"**{row['verdict']}**"
         rows.append([row["figure"], row["claim"], row["paper"], row["ours"], p, verdict])
     return table(titles, rows)
+
+
+def returns(name: str) -> str:
+    """The best fitness of all evaluations on each robot: median and quartiles over seeds."""
+    folder = Folder(ROOT / "results" / name)
+    robots = [part for part in folder.parts if part != "arm"]
+    rows = []
+    for rule in folder.parts[robots[0]]["rules"]:
+        found = [folder.history(robot, rule)["best"][-1, :, 0] for robot in robots]
+        low, middle, high = (np.quantile(found, q, axis=1) for q in (0.25, 0.5, 0.75))
+        rows.append(
+            [
+                (NAMES | {BLIND: "LQD (F), random descriptors"})[rule],
+                *(f"{m:.0f} ({a:.0f} to {b:.0f})" for a, m, b in zip(low, middle, high, strict=True)),
+            ]
+        )
+    return table(["rule", *robots], rows)
 
 
 def trained() -> str:
@@ -56,7 +77,14 @@ def generalisation() -> str:
     return table(["rule", *titles], rows)
 
 
-TABLES = {"paper": paper, "trained": trained, "generalisation": generalisation}
+TABLES = {
+    "paper": functools.partial(claims, "paper"),
+    "robots": functools.partial(claims, "robots"),
+    "returns": functools.partial(returns, "robots"),
+    "longer": functools.partial(returns, "robots-longer"),
+    "trained": trained,
+    "generalisation": generalisation,
+}
 
 
 def updated(text: str) -> str:

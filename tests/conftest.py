@@ -21,7 +21,16 @@ def pytest_addoption(parser):
     parser.addoption("--long", action="store_true", help="also run the tests marked `long`")
 
 
+SLOWEST = (
+    "test_faults.py",
+    "test_training.py",
+    "test_readme.py",
+    "test_kernel.py",
+)  # first, so that none runs alone last
+
+
 def pytest_collection_modifyitems(config, items):
+    items.sort(key=lambda item: item.path.name not in SLOWEST)
     if config.getoption("--long"):
         return
     skip = pytest.mark.skip(reason="long suite: make test-long")

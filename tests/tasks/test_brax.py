@@ -1,5 +1,6 @@
 """Robots: what counts of an episode, by hand-made simulators; the real ones where brax is installed."""
 
+import base64
 import importlib.util
 import types
 
@@ -140,6 +141,7 @@ def test_the_whole_path(tmp_path, capsys):
     cli.main(["show", str(out), "--num", "2"])
     assert "index.html" in capsys.readouterr().out
     assert len(list((out / "show").glob("policy_*.html"))) == 2
+    assert "brax/hopper, rule lqd-f" in (out / "show" / "index.html").read_text()
     task = tasks.make("brax/hopper", episode_length=12)
     chunked = tasks.make("brax/hopper", episode_length=12, chunk_size=3)
     x, keys, evaluate = jnp.asarray(result.x), jax.random.split(jax.random.key(0)), jax.jit(task.evaluate)
@@ -149,6 +151,29 @@ def test_the_whole_path(tmp_path, capsys):
         np.testing.assert_allclose(parts.fitness[i], whole.fitness, rtol=1e-3)
         np.testing.assert_allclose(parts.descriptor[i], whole.descriptor, rtol=1e-3, atol=1e-3)
     assert len(show.different(result.population, task, 3)) <= 3
+
+
+@needs_brax
+def test_what_is_shown_is_what_was_measured():
+    """The same episode; a foot that is shown as touching is on the ground."""
+    task = tasks.make("brax/hopper", episode_length=30)
+    x = 0.25 * jax.random.normal(jax.random.key(2), (1, task.dim))
+    keys = jax.random.key(0)[None]
+    _, descriptor, num_steps = jax.jit(task.measured)(keys, x)
+    (episode,) = show.episodes(task, np.asarray(x))
+    assert len(episode.touching) == int(num_steps[0]) + 1
+    (foot,) = robots.ROBOTS["hopper"].feet
+    np.testing.assert_allclose(episode.touching[1:, foot].mean(), descriptor[0, 0], rtol=1e-5)
+    shown = show.movement(task, episode, "")
+    num, parts = len(shown["times"]), len(shown["radius"])
+    points = np.frombuffer(base64.b64decode(shown["points"]), "<f4").reshape(num, parts, 2, 3)
+    root = np.frombuffer(base64.b64decode(shown["root"]), "<f4").reshape(num, 1, 1, 3)
+    touching = np.frombuffer(base64.b64decode(shown["touching"]), np.uint8).reshape(num, parts)
+    lowest = (points + root)[:, -1, :, 2].min(axis=1) - shown["radius"][-1]
+    assert touching[:, -1].any()
+    assert shown["part"] == [0, 1, 1, 1]
+    assert (np.abs(lowest[touching[:, -1] > 0]) < 0.03).all()
+    assert (lowest[touching[:, -1] == 0] > -0.001).all()
 
 
 def test_show_is_for_robots(tmp_path):

@@ -19,6 +19,8 @@ from lqd.bench.suites import BLIND
 from lqd.tasks import ROBOTS
 
 LEVEL = 0.05
+NAMES = {"ga": "GA", "random": "Random", "ns": "NS", "dns": "DNS", "me": "MAP-Elites"}
+NAMES |= {"lqd-f": "LQD (F)", "lqd-n": "LQD (N)", "lqd-fn": "LQD (F+N)"}
 
 
 @dataclasses.dataclass
@@ -128,8 +130,8 @@ def _ood(folder: Folder) -> list[Verdict]:
     p, delta, _, words = compared[worst]
     fitness = Verdict(
         "bars-ood", "LQD (F) is competitive in fitness on unseen functions", "competitive",
-        f"no other rule is significantly fitter; the closest is {worst}: {words}" if delta > 0 or p > LEVEL
-        else f"{worst} is fitter: {words}",
+        f"no other rule is significantly fitter; the closest is {NAMES[worst]}: {words}" if delta > 0 or p > LEVEL
+        else f"{NAMES[worst]} is fitter: {words}",
         _is_not_worse(delta), p, delta,
     )  # fmt: skip
     return [novelty, fitness]
@@ -180,7 +182,7 @@ def _robots(folder: Folder, parts: list[str]) -> list[Verdict]:
             claim, paper = "LQD (F) is at least as fit as GA on the robot tasks", "better, not significantly"
             holds = _is_not_worse(delta)
         else:
-            claim, paper = f"LQD (F) is fitter than {rule} on the robot tasks", "p < 0.005"
+            claim, paper = f"LQD (F) is fitter than {NAMES[rule]} on the robot tasks", "p < 0.005"
             holds = _is_better(delta)
         found.append(Verdict("robots-aggregate", claim, paper, words, holds, p, delta))
     return found
