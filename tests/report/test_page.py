@@ -7,6 +7,7 @@ import planted
 import pytest
 
 import lqd
+from lqd import report
 from lqd.bench.folder import Folder
 
 pytestmark = browser.needed
@@ -113,4 +114,14 @@ def test_dragging_an_individual_changes_the_scores(window):
     window.run("document.getElementById('reset').click()")
     again = window.run("return [...window.lqd.state.scores]")
     np.testing.assert_array_equal(again, before)
+    assert window.complaints() == []
+
+
+def test_without_landscapes_nothing_leads_there(window, tmp_path):
+    folder = planted.write(tmp_path / "bench", {}, suite="robots")
+    for path in (folder / "landscape").iterdir():
+        path.unlink()
+    window.open(report.write(folder).as_uri())
+    shown = "return [...document.querySelectorAll('nav a')].filter((one) => one.offsetWidth > 0).map((one) => one.hash)"
+    assert window.run(shown) == ["#claims", "#figures", "#numbers"]
     assert window.complaints() == []

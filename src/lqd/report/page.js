@@ -437,4 +437,4 @@ function explore(given) {
 
 // For the tests of this page, and for whoever opens the console.
 window.lqd = { data, Network, state: data.landscape ? explore(data.landscape) : null };
-if (!data.landscape) document.getElementById("landscape").hidden = true;
+if (!data.landscape) for (const one of document.querySelectorAll("#landscape, a[href='#landscape']")) one.hidden = true;

@@ -181,7 +181,7 @@ def page(title: str, movements: list[dict[str, Any]], picture: bytes) -> str:
     """One file that needs nothing else."""
     data = json.dumps(movements).replace("<", "\\u003c")  # no tag can end the script
     return (
-        TEMPLATE.read_text()
+        TEMPLATE.read_text(encoding="utf-8")
         .replace("{{title}}", html.escape(title))
         .replace("{{map}}", base64.b64encode(picture).decode())
         .replace("{{movements}}", data)
