@@ -4,6 +4,7 @@ Strict dtype promotion turns an unintended float64 or int mix into an error; the
 makes the second `make test` much faster than the first.
 """
 
+import gc
 import os
 import pathlib
 
@@ -12,6 +13,7 @@ import pytest
 
 CACHE = pathlib.Path(os.environ.get("LQD_TEST_CACHE", pathlib.Path(__file__).parents[1] / ".cache" / "jax"))
 
+gc.set_threshold(200_000, 20, 100)  # what JAX keeps is looked through less often
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
