@@ -4,12 +4,14 @@ Strict dtype promotion turns an unintended float64 or int mix into an error; the
 makes the second `make test` much faster than the first.
 """
 
+import contextlib
 import gc
 import os
 import pathlib
 
 import jax
 import pytest
+import quick
 
 CACHE = pathlib.Path(os.environ.get("LQD_TEST_CACHE", pathlib.Path(__file__).parents[1] / ".cache" / "jax"))
 
@@ -43,12 +45,6 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="module")
 def quick_compilation(request):
-    """No optimisations in the fast suite; nothing compiled before is used, so that equal programs give equal bits."""
-    if request.config.getoption("--long"):
+    """In the fast suite programs are compiled quickly, not well."""
+    with contextlib.nullcontext() if request.config.getoption("--long") else quick.compilation():
         yield
-        return
-    jax.clear_caches()
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-    jax.clear_caches()

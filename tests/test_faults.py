@@ -1,6 +1,6 @@
 """Killed, terminated, out of room, twice at once: after each the resumed result is the undisturbed one, bit for bit.
 
-Three random moments in the fast suite, fifty with `--long`; the seed is printed by a failure.
+Five random moments in the fast suite, fifty with `--long`; the seed is printed by a failure.
 """
 
 import json
@@ -119,7 +119,7 @@ def assert_all_whole(folder):
 def test_killed_and_terminated_at_random_moments(name, start, undisturbed, tmp_path, request):
     """And all the while the time of day jumps back and forth."""
     expected, (first, end) = undisturbed(name)
-    num, seed = (50, random.randrange(2**32)) if request.config.getoption("--long") else (3, 1)
+    num, seed = (50, random.randrange(2**32)) if request.config.getoption("--long") else (5, 1)
     rng = random.Random(seed)
     out, hits = tmp_path / "run", 0
     out.mkdir()

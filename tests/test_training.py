@@ -7,7 +7,6 @@ compiles as users do.
 import csv
 import dataclasses
 import json
-import os
 import random
 import shutil
 import signal
@@ -20,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import quick
 
 import lqd
 from lqd import rerun, stats
@@ -140,14 +140,7 @@ def lqd_train(request):
     started = []
 
     def start(out, settings, *more, num_devices=1):
-        environment = os.environ | {
-            "JAX_PLATFORMS": "cpu",
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={num_devices}",
-            "JAX_NUMPY_DTYPE_PROMOTION": "strict",
-            "JAX_DISABLE_MOST_OPTIMIZATIONS": str(not request.config.getoption("--long")),
-            "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        }
+        environment = quick.environment(request.config.getoption("--long"), num_devices)
         command = [sys.executable, "-W", "error", "-m", "lqd.cli", "train", "--out", str(out), *flags(settings), *more]
         started.append(
             subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -4,13 +4,12 @@ Nearly all the time of a small run is XLA's, and most of that LLVM's. The fast s
 `make test-long` compiles as users do.
 """
 
-import os
 import pathlib
 import subprocess
 import sys
 
-import jax
 import pytest
+import quick
 
 from lqd.meta import config as configs
 
@@ -43,14 +42,7 @@ def start_python(request):
     """Starts a script on so many CPU devices, as strict as the suite and compiling as the suite does."""
 
     def start(code: str, *args: object, num_devices: int = 1) -> subprocess.Popen:
-        environment = os.environ | {
-            "JAX_PLATFORMS": "cpu",
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={num_devices}",
-            "JAX_NUMPY_DTYPE_PROMOTION": "strict",
-            "JAX_DISABLE_MOST_OPTIMIZATIONS": str(not request.config.getoption("--long")),
-            "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        }
+        environment = quick.environment(request.config.getoption("--long"), num_devices)
         command = [sys.executable, "-W", "error", "-c", code, *map(str, args)]
         return subprocess.Popen(
             command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
