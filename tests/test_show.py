@@ -19,7 +19,7 @@ def movement(num_frames: int, fell: bool) -> dict:
     touching = np.zeros((num_frames, 2), bool)
     touching[::2, 1] = True
     return {
-        "title": f"fitness 1, {planted.NASTY}", "dt": 0.1, "times": list(range(num_frames)), "length": 40, "fell": fell,
+        "title": f"fitness 1, {planted.NASTY}", "dt": 0.1, "times": list(range(num_frames)), "fell": fell,
         "planar": True, "radius": [0.05, 0.05], "part": [0, 1], "root": show.packed(root),
         "points": show.packed(np.tile(np.asarray([trunk, foot], float), (num_frames, 1, 1, 1))),
         "touching": show.packed(touching),

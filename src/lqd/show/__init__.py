@@ -124,7 +124,6 @@ def movement(task: RobotTask, episode: Episode, title: str) -> dict[str, Any]:
         "title": title,
         "dt": float(env.dt),
         "times": times.tolist(),
-        "length": task.episode_length,
         "fell": episode.fell,
         "planar": ROBOTS[task.robot].environment != "ant",
         "radius": [round(float(radius), 4) for radius in size[:, 0]],
