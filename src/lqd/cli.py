@@ -360,6 +360,8 @@ class Bench:
         from lqd import report
         from lqd.bench import suites
 
+        if suites.leaves_robots_out(self.suite, suites.PRESETS[self.preset]):
+            print(f"Without robots: {suites.NEED_BRAX}", file=sys.stderr)
         with pieces_bar(self.quiet) as progress:
             suites.run(self.suite, self.preset, out, progress, self.seeds)
         rows = [

@@ -5,9 +5,10 @@ import pathlib
 
 import jax.numpy as jnp
 import numpy as np
+import planted
 import pytest
 
-from lqd import catalogue
+from lqd import catalogue, cli
 from lqd.bench import landscapes, pieces, suites, together
 from lqd.bench.folder import Folder
 from lqd.checkpoint import read_arrays, write_arrays
@@ -105,6 +106,28 @@ def test_a_folder_holds_the_suites_that_were_run_into_it(tmp_path, small, monkey
     assert Folder(tmp_path).table("arm", "random")["fitness"].shape == (3, 1)
     with pytest.raises(InvalidInput, match=r"holds 'two' with 3 seeds, these would be 2; give --seeds 3 or more"):
         suites.run("grid", "tiny", tmp_path)
+
+
+def test_robots_that_are_there_are_not_overwritten_without_brax(tmp_path, monkeypatch):
+    folder = planted.write(tmp_path, {}, suite="robots")
+    before = (folder / "manifest.json").read_bytes()
+    monkeypatch.setattr(suites, "has_brax", lambda: False)
+    with pytest.raises(InvalidInput, match=r"holds 'hopper', .*need brax: pip install 'lqd\[brax\]'"):
+        suites.run("robots", "quick", folder)
+    assert (folder / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(("suite", "installed", "said"), [("robots", False, True), ("all", False, True),
+                                                          ("grid", False, False), ("robots", True, False)])  # fmt: skip
+def test_what_is_left_out_without_brax_is_told(tmp_path, monkeypatch, capsys, suite, installed, said):
+    def stop(*_):
+        raise InvalidInput("far enough")
+
+    monkeypatch.setattr(suites, "run", stop)
+    monkeypatch.setattr(suites, "has_brax", lambda: installed)
+    with pytest.raises(SystemExit):
+        cli.main(["bench", "--suite", suite, "--out", str(tmp_path / "out"), "--quiet"])
+    assert ("pip install 'lqd[brax]'" in capsys.readouterr().err) == said
 
 
 def test_together_is_as_alone(tmp_path):

@@ -117,6 +117,14 @@ def has_brax() -> bool:
     return importlib.util.find_spec("brax") is not None
 
 
+NEED_BRAX = "robots need brax: pip install 'lqd[brax]'."
+
+
+def leaves_robots_out(suite: str, preset: Preset) -> bool:
+    """Whether a suite would have robots, if brax were installed."""
+    return "arm" in plan(suite, preset) and preset.robots is not None and not has_brax()
+
+
 def _robots(preset: Preset) -> Plan:
     """The arm, and the simulated robots where brax is installed."""
     arm = preset.setting(functions=ARM, num_rows=preset.num_rows)
@@ -206,7 +214,11 @@ def _suites_in(out: pathlib.Path, preset: str, size: Preset) -> list[str]:
         seeds = {name: int(part["setting"]["num_seeds"]) for name, part in known["parts"].items()}
     if before != preset:
         raise InvalidInput(f"--out {out} holds results of preset {before!r}, not of {preset!r}; give another folder.")
-    for name, part in plan(suites, size).items():
+    planned = plan(suites, size)
+    for name in seeds:
+        if name in ROBOTS and name not in planned:
+            raise InvalidInput(f"--out {out} holds {name!r}, which would be lost: {NEED_BRAX}")
+    for name, part in planned.items():
         if seeds.get(name, 0) > part.setting.num_seeds:
             raise InvalidInput(
                 f"--out {out} holds {name!r} with {seeds[name]} seeds, these would be {part.setting.num_seeds}; "
