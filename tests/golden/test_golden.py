@@ -1,0 +1,117 @@
+"""Every door gives the numbers it gave, and old files are still read and gone on from.
+
+Compiled with XLA's normal settings, as users do. On the machine that made them the numbers are equal to the last bit;
+elsewhere (another processor, other versions) roundings differ, so they agree to a few digits: the runs are too short
+for a rounding to decide who survives.
+"""
+
+import json
+import pathlib
+import shutil
+
+import doors
+import numpy as np
+import pytest
+
+import lqd
+
+
+@pytest.fixture(scope="module")
+def golden():
+    return doors.kept()
+
+
+@pytest.mark.parametrize("door", doors.DOORS)
+def test_a_door_gives_the_numbers_it_gave(door, golden):
+    if (package := doors.missing(door)) is not None:
+        pytest.skip(f"needs {package}")
+    numbers, made = golden
+    expected = {key.partition("/")[2]: value for key, value in numbers.items() if key.startswith(f"{door}/")}
+    found = {name: np.atleast_1d(value) for name, value in doors.DOORS[door]().items()}
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert (found[name].shape, found[name].dtype) == (value.shape, value.dtype), name
+        if made == doors.machine():
+            np.testing.assert_array_equal(found[name], value, err_msg=name)
+        else:
+            np.testing.assert_allclose(found[name], value, rtol=2e-3, atol=2e-4, err_msg=name)
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A copy of the old files, as some going on writes to them."""
+    return pathlib.Path(shutil.copytree(doors.FILES, tmp_path / "files"))
+
+
+def test_an_old_search_goes_on(old):
+    search = lqd.AskTell.load(old / "state.safetensors")
+    before = lqd.Result.load(old / "result.safetensors")
+    assert search.num_evaluations == before.num_evaluations == 4 * doors.BATCH
+    np.testing.assert_array_equal(search.result().x, before.x)
+    np.testing.assert_array_equal(search.result().extras["sum"], before.extras["sum"])
+    x = search.ask()
+    search.tell(x, *doors.plain(x))
+    assert search.generation == 3
+
+
+@pytest.mark.parametrize(("folder", "given"), [
+    ("checkpoint-host", {"evaluate": doors.plain, "rule": "dns"}),
+    ("checkpoint-jax", {"evaluate": doors.traced, "rule": "lqd-f", "backend": "jax"}),
+])  # fmt: skip
+def test_an_old_checkpoint_goes_on_as_if_nothing_had_happened(old, folder, given):
+    longer = given | doors.SMALL | {"num_evaluations": doors.NUM + 2 * doors.BATCH}
+    resumed = doors.of_result(lqd.optimize(**longer, checkpoint=old / folder, resume=True))
+    undisturbed = doors.of_result(lqd.optimize(**longer))
+    for name, value in undisturbed.items():
+        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
+
+
+def test_old_weights_are_read(old):
+    rule = lqd.load(old / "rule.safetensors")
+    fitness, descriptor = np.arange(5.0), np.eye(5)[:, :2]
+    np.testing.assert_array_equal(
+        rule(None, fitness, descriptor), lqd.rule("lqd-untrained", num_layers=1)(None, fitness, descriptor)
+    )
+
+
+@pytest.mark.parametrize("folder", ["training", "imitation"])
+def test_an_old_training_run_is_done_and_says_what_it_was(old, folder):
+    outcome = lqd.train(out=old / folder, resume=True, quiet=True)
+    card = json.loads((doors.FILES / folder / "card.json").read_text())
+    assert outcome.stopped_by is None
+    assert json.loads(json.dumps(outcome.card["config"])) == card["config"]
+    assert outcome.card["validation"] == card["validation"]
+    for name, value in doors.of_arrays(doors.FILES / folder / "rule.safetensors").items():
+        np.testing.assert_array_equal(doors.of_arrays(old / folder / "rule.safetensors")[name], value)
+
+
+def test_an_old_training_run_goes_on(old):
+    (old / "training" / "state-00000003.safetensors").unlink()
+    lqd.train(out=old / "training", resume=True, quiet=True)
+    again, expected = (
+        doors.of_arrays(folder / "training" / "state-00000003.safetensors") for folder in (old, doors.FILES)
+    )
+    assert again.keys() == expected.keys()
+    exact = doors.kept()[1] == doors.machine()
+    for name, value in expected.items():
+        np.testing.assert_allclose(again[name], value, rtol=0 if exact else 2e-3, atol=0 if exact else 2e-4)
+
+
+def test_the_folder_of_an_old_run_is_read(old):
+    result = lqd.Result.load(old / "run" / "result_0.safetensors")
+    scores = json.loads((old / "run" / "manifest.json").read_text())["scores"]["0"]
+    assert result.fitness.max() == pytest.approx(scores["max_fitness"])
+
+
+def test_an_old_bench_is_read_and_not_run_again(old, monkeypatch):
+    from lqd.bench import pieces
+    from lqd.bench.folder import Folder
+
+    folder = Folder(old / "bench")
+    part = folder.parts["arm"]
+    setting = pieces.Setting(**{name: tuple(v) if isinstance(v, list) else v for name, v in part["setting"].items()})
+    monkeypatch.setattr(pieces, "_run", None)  # would run something
+    bench = pieces.Bench(setting, old / "bench" / "pieces" / "quick" / "arm")
+    for rule in part["rules"]:
+        for measure, values in folder.table("arm", rule).items():
+            np.testing.assert_allclose(bench.measure(rule)[measure], values, rtol=1e-6)
