@@ -16,8 +16,8 @@ import peers
 
 import lqd
 from lqd.evolution import loop
-from lqd.evolution.reproduction import IsoLine
-from lqd.evolution.rules import Rule
+from lqd.evolution.variation import IsoLine
+from lqd.rules.protocol import Rule
 from lqd.tasks.task import Repeated
 
 

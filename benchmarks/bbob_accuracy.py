@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lqd.tasks import bbob
+from lqd.tasks.bbob import functions as bbob
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "tests" / "data" / "bbob_golden.npz"
 FAR, NEAR = slice(0, 8), slice(8, 12)

@@ -28,10 +28,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import lqd
-from lqd import manifest, stats
-from lqd.checkpoint import flatten, write_bytes
-from lqd.evolution import cvt, loop, rules
-from lqd.evolution.reproduction import IsoLine
+from lqd import statistics
+from lqd.evolution import loop
+from lqd.evolution.variation import IsoLine
+from lqd.io import manifest
+from lqd.io.files import flatten, write_bytes
+from lqd.rules import cvt, protocol
 from lqd.tasks.function import FunctionTask
 from lqd.tasks.task import Repeated
 from lqd.types import Population
@@ -156,7 +158,7 @@ ALGORITHMS = {
 }
 
 
-def make_rule(algorithm: Algorithm, domain: Domain) -> rules.Rule:
+def make_rule(algorithm: Algorithm, domain: Domain) -> protocol.Rule:
     if algorithm.rule == "me":
         side = np.full(2, domain.half_width)
         return lqd.rule("me", centroids=cvt.centroids(algorithm.population_size, -side, side))
@@ -193,7 +195,7 @@ def run_rule(domain: Domain, algorithm: Algorithm, step_sizes, seeds: Sequence[i
 
 @functools.partial(jax.jit, static_argnames=("domain", "num_start", "population_size", "batch_size"))
 def _search(rule, operator, keys, steps, *, domain: Domain, num_start: int, population_size: int, batch_size: int):
-    rule, tasks = rules.ready(rule), Repeated(domain.task(), keys.shape[0])
+    rule, tasks = protocol.ready(rule), Repeated(domain.task(), keys.shape[0])
     start = loop.Start(None, jnp.float32(START_SIGMA))
 
     def see(best, evaluation):
@@ -379,10 +381,10 @@ def tests(found: Found) -> list[dict[str, Any]]:
                 for name in pieces:
                     if ALGORITHMS[name].is_learned:
                         ours = final(pieces[name], measure)
-                        p, delta = stats.mann_whitney(ours, theirs)
+                        p, delta = statistics.mann_whitney(ours, theirs)
                         row = {"task": task, "measure": measure, "rival": rival, "name": name, "other": other}
                         rows.append(row | {"ratio": ours.mean() / theirs.mean(), "p": p, "delta": delta})
-    for row, p in zip(rows, stats.holm([row["p"] for row in rows]), strict=True):
+    for row, p in zip(rows, statistics.holm([row["p"] for row in rows]), strict=True):
         row["p"] = p
     return rows
 

@@ -15,9 +15,9 @@ import time
 import jax
 import jax.numpy as jnp
 
-from lqd.evolution import kernel, network
-from lqd.evolution.layers import linear
-from lqd.evolution.network import Architecture
+from lqd.rules.learned import dispatch, network
+from lqd.rules.learned.layers import linear
+from lqd.rules.learned.network import Architecture
 
 
 def naive_attention(layer, x, filled, num_heads):
@@ -63,8 +63,8 @@ def versions(recipe: int, with_kernel: bool) -> dict:
     if with_kernel:
         if recipe == 1:
             found["XLA bfloat16"] = in_bfloat16(naive)
-        found["kernel"] = kernel.forward
-        found["kernel, exact"] = functools.partial(kernel.forward, exact=True)
+        found["kernel"] = dispatch.forward
+        found["kernel, exact"] = functools.partial(dispatch.forward, exact=True)
     return {name: mapped(function) for name, function in found.items()}
 
 

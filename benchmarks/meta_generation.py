@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from lqd.evolution import kernel, loop
-from lqd.evolution.reproduction import IsoLine
-from lqd.meta import config as configs
-from lqd.meta import generation, start
+from lqd.evolution import loop
+from lqd.evolution.variation import IsoLine
+from lqd.meta import generation, initial_weights, presets
+from lqd.rules.learned import dispatch
 from lqd.types import Evaluation, pytree, static
 
 
@@ -149,20 +149,20 @@ def main() -> None:
     given = vars(parser.parse_args())
     preset, chunk_sizes, num_repeats = (given.pop(name) for name in ("preset", "chunk_sizes", "num_repeats"))
     memory, only_whole = given.pop("memory"), given.pop("only_whole")
-    config = configs.override(configs.preset(preset), {name: value for name, value in given.items() if value})
+    config = presets.override(presets.preset(preset), {name: value for name, value in given.items() if value})
     stage = config.stages[-1]
     num_members, num_generations = stage.meta_population_size, jnp.int32(stage.num_generations)
     print(
         f"{jax.devices()[0].device_kind}, jax {jax.__version__}: M={num_members}, K={stage.num_tasks}, "
         f"T={stage.num_generations}, {config.architecture.num_layers} layers, "
         f"recipe {config.architecture.recipe}, "
-        f"competition by {kernel.fastest_forward(config.architecture).func.__module__}",
+        f"competition by {dispatch.fastest_forward(config.architecture).func.__module__}",
         flush=True,
     )
     timed_ = functools.partial(timed, num_repeats=num_repeats)
 
     program = generation.Generation(config, stage)
-    state = generation.strategy_of(config, stage).init(start.weights(config))
+    state = generation.strategy_of(config, stage).init(initial_weights.weights(config))
     prepare = functools.partial(program._prepare, state)
     seed, chunk = jnp.uint32(0), program._chunk
 

@@ -19,16 +19,15 @@ def child(num_meta_generations: int) -> None:
     import jax
     import numpy as np
 
-    from lqd.meta import config as configs
-    from lqd.meta import generation, start
+    from lqd.meta import generation, initial_weights, presets
 
     functions = ("sphere", "rastrigin")
-    config = configs.override(
-        configs.preset("smoke"), {"chunk_size": 4, "num_generations": 64, "functions": functions, "num_tasks": 22}
+    config = presets.override(
+        presets.preset("smoke"), {"chunk_size": 4, "num_generations": 64, "functions": functions, "num_tasks": 22}
     )
     stage = config.stages[-1]
     program = generation.Generation(config, stage)
-    state = generation.strategy_of(config, stage).init(start.weights(config))
+    state = generation.strategy_of(config, stage).init(initial_weights.weights(config))
     states = program.place({name: np.asarray(value) for name, value in state.items()})
     times = []
     for number in range(num_meta_generations):

@@ -9,7 +9,7 @@ import pathlib
 
 import numpy as np
 
-from lqd.bench.folder import Folder
+from lqd.bench.results import Folder
 from lqd.bench.suites import BLIND
 from lqd.bench.verdicts import NAMES, verdicts
 

@@ -34,9 +34,9 @@ def ask_tell(folder: pathlib.Path) -> None:
 
 def optimize(folder: pathlib.Path) -> None:
     import lqd
-    from lqd import keeping
+    from lqd.search import saving
 
-    keeping.LEAST_S, keeping.SHARE = 0.0, 1e9
+    saving.LEAST_S, saving.SHARE = 0.0, 1e9
 
     def evaluate(x):
         time.sleep(0.005)
@@ -47,24 +47,24 @@ def optimize(folder: pathlib.Path) -> None:
 
 
 def bench(folder: pathlib.Path) -> None:
-    from lqd import report
     from lqd.bench import landscapes, suites
     from lqd.cli import main
+    from lqd.report import page
 
     suites.PRESETS["tiny"] = dataclasses.replace(
         suites.PRESETS["quick"], functions=("sphere", "rastrigin"), num_seeds=3, num_evaluations=24, num_rows=2,
         landscapes=landscapes.Size(num_generations=4, num_frames=2, resolution=5),
     )  # fmt: skip
-    report.draw = report.write = lambda *_: ()  # slow, and nothing depends on them
+    page.draw = page.write = lambda *_: ()  # slow, and nothing depends on them
     suites.Preset.setting.__defaults__ = (16,)  # individuals
     main(["bench", "--suite", "pareto", "--preset", "tiny", "--out", str(folder), "--quiet"])
 
 
 def train(folder: pathlib.Path) -> None:
-    from lqd import training
+    from lqd.meta import train
 
-    training.draw = lambda *_: None  # slow, and nothing depends on it
-    training.train(
+    train.draw = lambda *_: None  # slow, and nothing depends on it
+    train.train(
         out=folder, preset="smoke", resume=True, save_every_s=0, quiet=True, functions=("sphere", "rastrigin"),
         population_size=8, batch_size=4, num_layers=1, num_features=4, num_heads=2, num_hidden=4, validation_tasks=4,
         validation_generations=3, num_meta_generations=30, meta_population_size=4, num_tasks=2, num_generations=3,
@@ -76,7 +76,7 @@ def let_the_clock_jump() -> None:
     """By up to thirty years, back or forth, whenever the time of day is asked for."""
     import datetime
 
-    from lqd import manifest
+    from lqd.io import manifest
 
     rng, now = random.Random(), time.time
     time.time = lambda: now() + rng.uniform(-1e9, 1e9)

@@ -5,10 +5,11 @@ from unittest import mock
 
 import numpy as np
 
-from lqd import manifest
 from lqd.bench import landscapes, suites
-from lqd.bench.pieces import HISTORY, MEASURES, Results
-from lqd.checkpoint import write_arrays
+from lqd.bench.plan import Results
+from lqd.bench.runner import HISTORY, MEASURES
+from lqd.io import manifest
+from lqd.io.files import write_arrays
 
 SIZE = dataclasses.replace(
     suites.PRESETS["quick"],

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lqd.evolution import geometric, layers, network
-from lqd.evolution.learned import Learned
-from lqd.evolution.network import Architecture
-from lqd.meta import populations
-from lqd.meta.imitation import Imitation
+from lqd.meta.imitation import populations
+from lqd.meta.imitation.settings import Imitation
+from lqd.rules.learned import layers, network, recipe2
+from lqd.rules.learned.network import Architecture
+from lqd.rules.learned.rule import Learned
 
 ARCHITECTURES = {
     "paper": Architecture(),
@@ -30,7 +30,7 @@ LIMITS = {1: (3e-4, 1e-5), 2: (3e-3, 1e-5)}
 
 
 _init = jax.jit(network.init_params, static_argnums=1)  # one program, not one for each operation
-_features = jax.jit(geometric.features)
+_features = jax.jit(recipe2.features)
 
 
 def noisy(architecture: Architecture, seed: int = 0, sharpness: float = 1.0) -> layers.Params:

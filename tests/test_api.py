@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 import lqd
-from lqd.evolution import cvt
-from lqd.evolution.compiling import Clock
-from lqd.settings import ARCHIVE_SEED, Settings
+from lqd.evolution.compile_time import Clock
+from lqd.rules import cvt
+from lqd.search.settings import ARCHIVE_SEED, Settings
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import lqd
-from lqd import checkpoint
-from lqd.evolution.compiling import Clock
+from lqd.evolution.compile_time import Clock
+from lqd.io import files
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -434,9 +434,9 @@ def test_foreign_files_are_refused(tmp_path, kind, name):
 
 @pytest.mark.parametrize("kind", READERS)
 def test_a_later_format_is_refused(files, tmp_path, kind, monkeypatch):
-    arrays, description = checkpoint.read_arrays(files / kind, kind)
-    monkeypatch.setattr(checkpoint, "VERSION", "999")
-    path = checkpoint.write_arrays(tmp_path / "later", kind, arrays, description)
+    arrays, description = files.read_arrays(files / kind, kind)
+    monkeypatch.setattr(files, "VERSION", "999")
+    path = files.write_arrays(tmp_path / "later", kind, arrays, description)
     monkeypatch.undo()
     with pytest.raises(lqd.Unreadable, match="later: written in format '999'; this version reads '1'"):
         READERS[kind](path)
@@ -444,7 +444,7 @@ def test_a_later_format_is_refused(files, tmp_path, kind, monkeypatch):
 
 @pytest.mark.parametrize("change", ["missing", "extra", "shape", "dtype"])
 def test_weights_that_do_not_fit_their_architecture(files, tmp_path, change):
-    arrays, description = checkpoint.read_arrays(files / "rule", "rule")
+    arrays, description = files.read_arrays(files / "rule", "rule")
     name = "score.weight"
     if change == "missing":
         del arrays[name]
@@ -452,14 +452,14 @@ def test_weights_that_do_not_fit_their_architecture(files, tmp_path, change):
         arrays["score.more"] = arrays[name]
     else:
         arrays[name] = arrays[name].T if change == "shape" else arrays[name].astype(np.float16)
-    path = checkpoint.write_arrays(tmp_path / "odd", "rule", arrays, description)
+    path = files.write_arrays(tmp_path / "odd", "rule", arrays, description)
     with pytest.raises(lqd.Unreadable, match=r"odd: .*score\.(weight|more)"):
         lqd.load(path)
 
 
 def test_a_state_that_does_not_fit_its_settings(files, tmp_path):
-    arrays, description = checkpoint.read_arrays(files / "state", "state")
+    arrays, description = files.read_arrays(files / "state", "state")
     arrays["state.population.x"] = arrays["state.population.x"][:, :-1]
-    path = checkpoint.write_arrays(tmp_path / "odd", "state", arrays, description)
+    path = files.write_arrays(tmp_path / "odd", "state", arrays, description)
     with pytest.raises(lqd.Unreadable, match="odd: its arrays do not fit its settings"):
         lqd.AskTell.load(path)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import lqd
-from lqd.evolution.compiling import Clock
+from lqd.evolution.compile_time import Clock
 
 N, B = 16, 4
 SMALL = {"dim": 2, "bounds": (-1, 1), "population_size": N, "batch_size": B}

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import lqd
-from lqd import checkpoint, locking
-from lqd.evolution.learned import Learned
-from lqd.evolution.network import Architecture
+from lqd.io import files, lock
+from lqd.rules.learned.network import Architecture
+from lqd.rules.learned.rule import Learned
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def test_round_trip(rule, path):
     assert loaded.architecture == rule.architecture
     for ours, theirs in zip(jax.tree.leaves(loaded.params), jax.tree.leaves(rule.params), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    assert checkpoint.read_arrays(path, "rule")[1]["card"] == {"objective": "fitness"}
+    assert files.read_arrays(path, "rule")[1]["card"] == {"objective": "fitness"}
 
 
 def test_only_the_file_itself_is_left_behind(path):
@@ -40,7 +40,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(path, monkeypatch):
     before = path.read_bytes()
     monkeypatch.setattr("os.fsync", lambda handle: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(lqd.Unwritable, match=f"{path}: cannot be written .disk full"):
-        checkpoint.write_bytes(path, b"half")
+        files.write_bytes(path, b"half")
     assert path.read_bytes() == before
     assert len(list(path.parent.iterdir())) == 1
 
@@ -64,7 +64,7 @@ def test_a_truncated_file_is_refused(path, length):
 def test_a_missing_and_a_foreign_file_are_refused(tmp_path):
     with pytest.raises(lqd.Unreadable, match="no such file"):
         lqd.load(tmp_path / "nothing.safetensors")
-    checkpoint.write_arrays(tmp_path / "other", "result", {"a": np.zeros(2)}, {})
+    files.write_arrays(tmp_path / "other", "result", {"a": np.zeros(2)}, {})
     with pytest.raises(lqd.Unreadable, match="expected a file of kind 'lqd-rule', found 'lqd-result'"):
         lqd.load(tmp_path / "other")
     header = json.dumps({}).encode()
@@ -74,10 +74,10 @@ def test_a_missing_and_a_foreign_file_are_refused(tmp_path):
 
 
 def test_arrays_that_do_not_fit_the_architecture_are_refused(rule, tmp_path):
-    arrays = checkpoint.flatten(rule.params)
+    arrays = files.flatten(rule.params)
     for change in ({"num_layers": 3}, {"recipe": 7}, {"num_features": "many"}):
         architecture = {"descriptor_dim": 3, "num_layers": 2} | change
-        checkpoint.write_arrays(tmp_path / "odd", "rule", arrays, {"architecture": architecture})
+        files.write_arrays(tmp_path / "odd", "rule", arrays, {"architecture": architecture})
         with pytest.raises(lqd.Unreadable, match="odd"):
             lqd.load(tmp_path / "odd")
 
@@ -101,7 +101,7 @@ def test_only_what_a_killed_writer_of_ours_left_is_removed(tmp_path):
         (tmp_path / name).touch()
     torn = tmp_path / ".state.safetensors.abc12345.lqd-part"
     torn.touch()
-    with locking.locked(tmp_path, "--out"):
+    with lock.locked(tmp_path, "--out"):
         assert not torn.exists()
         assert all((tmp_path / name).exists() for name in kept)
 
@@ -113,5 +113,5 @@ def test_a_writer_that_is_killed_leaves_what_is_known_as_torn(path, monkeypatch)
     monkeypatch.setattr("os.replace", killed)
     monkeypatch.setattr(pathlib.Path, "unlink", lambda *_, **__: None)
     with pytest.raises(SystemExit):
-        checkpoint.write_bytes(path, b"half")
-    assert [torn.parent for torn in checkpoint.torn_files(path.parent)] == [path.parent]
+        files.write_bytes(path, b"half")
+    assert [torn.parent for torn in files.torn_files(path.parent)] == [path.parent]

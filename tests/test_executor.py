@@ -11,7 +11,7 @@ import pool_functions as functions
 import pytest
 
 import lqd
-from lqd import hosted, workers
+from lqd.search import host, workers
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 GIVEN = {"dim": 3, "bounds": (-1, 1), "population_size": 12, "batch_size": 6, "num_evaluations": 36, "rule": "ga"}
@@ -68,7 +68,7 @@ def test_who_dies_once_is_evaluated_after_all(tmp_path, monkeypatch):
 
 
 def test_if_all_die_it_ends(monkeypatch):
-    monkeypatch.setattr(hosted, "HOPELESS", 2)
+    monkeypatch.setattr(host, "HOPELESS", 2)
     with pytest.raises(lqd.EvaluationFailed, match=r"died at each of 2 solutions in a row.*__main__") as error:
         lqd.optimize(functions.always_deadly, executor=1, **GIVEN)
     assert error.value.result is None

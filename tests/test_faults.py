@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lqd.checkpoint import read_arrays, torn_files
+from lqd.io.files import read_arrays, torn_files
 from lqd.meta.log import read as read_log
 
 PROGRAM = pathlib.Path(__file__).with_name("fault_programs.py")

@@ -14,10 +14,12 @@ import pytest
 import safetensors.numpy
 
 import lqd
-from lqd import checkpoint, cli, rerun, runs, training
+from lqd import cli
 from lqd.bench import claims, generalisation, suites
-from lqd.bench.folder import Folder
+from lqd.bench.results import Folder
+from lqd.cli import bench, demo, figure, report, rerun, run, show, train
 from lqd.errors import InvalidInput
+from lqd.io import files
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -164,7 +166,7 @@ def well_formed_but_strange(rng: random.Random, name: str, content: bytes) -> by
         if rng.random() < 0.3:
             del arrays[key]
     text = json.dumps(description, sort_keys=True)
-    metadata |= {"description": text, "sha256": checkpoint._digest(arrays, text)}
+    metadata |= {"description": text, "sha256": files._digest(arrays, text)}
     return safetensors.numpy.save(arrays, metadata)
 
 
@@ -276,8 +278,14 @@ WORDS += ["../x", "true", "9" * 30, "quick", "smoke", "pareto", "claims", "fitne
 
 
 def flags_of(command: str) -> list[str]:
-    fields = {"run": cli.Run, "train": cli.Train, "imitate": cli.Imitate, "bench": cli.Bench, "figure": cli.Figure}
-    fields |= {"report": cli.Report, "rerun": cli.Rerun, "show": cli.Show, "demo": cli.Demo}
+    fields = {
+        "run": run.Run,
+        "train": train.Train,
+        "imitate": train.Imitate,
+        "bench": bench.Bench,
+        "figure": figure.Figure,
+    }
+    fields |= {"report": report.Report, "rerun": rerun.Rerun, "show": show.Show, "demo": demo.Demo}
     names = [name.replace("_", "-") for name in fields[command].__dataclass_fields__]
     return [f"--{name}" for name in names]
 

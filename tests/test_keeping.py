@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import lqd
-from lqd import keeping
+from lqd.search import saving
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 GIVEN = {"dim": 3, "bounds": (-1, 1), "population_size": 16, "batch_size": 8, "archive_cells": 5}
@@ -32,8 +32,8 @@ BACKENDS = {"jax": evaluate, "host": on_host}
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr(keeping, "LEAST_S", 0.0)
-    monkeypatch.setattr(keeping, "SHARE", 1e9)
+    monkeypatch.setattr(saving, "LEAST_S", 0.0)
+    monkeypatch.setattr(saving, "SHARE", 1e9)
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_killed_at_any_moment(undisturbed, tmp_path):
 
 
 def _hold(folder, ready, release):
-    with keeping.Keeper(folder, True).lock():
+    with saving.Keeper(folder, True).lock():
         ready.set()
         release.wait(60)
 

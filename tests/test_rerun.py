@@ -7,10 +7,9 @@ import planted
 import pytest
 
 import lqd
-from lqd import rerun
 from lqd.bench import suites
-from lqd.checkpoint import read_arrays, write_arrays
-from lqd.cli import main
+from lqd.cli import main, rerun
+from lqd.io.files import read_arrays, write_arrays
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 GIVEN = ["--rule", "dns", "--population-size", "8", "--batch-size", "4", "--num-evaluations", "40", "--quiet"]

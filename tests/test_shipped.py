@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import lqd
-from lqd import shipped
 from lqd.errors import InvalidInput, Unreadable
+from lqd.rules import catalogue
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 ROOT = pathlib.Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("name", shipped.NAMES)
+@pytest.mark.parametrize("name", trained.NAMES)
 def test_every_rule_has_weights_and_a_card(name):
     card = lqd.card(name)
     rule = lqd.load(name)
@@ -36,7 +36,7 @@ def _leaves(tree):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
 
-@pytest.mark.parametrize("name", shipped.NAMES)
+@pytest.mark.parametrize("name", trained.NAMES)
 def test_the_box_holds_what_training_left(name):
     """A copy that somebody forgot to renew would be found here: `python training/ship.py`."""
     renamed = {"lqd-imitates-ns": "imitate-ns", "lqd-imitates-dns": "imitate-dns", "lqd-fn": "lqd-fn-sum"}
@@ -47,19 +47,19 @@ def test_the_box_holds_what_training_left(name):
 
 @pytest.mark.parametrize("change", ["weights", "card"])
 def test_a_file_that_does_not_match_its_card_is_refused(tmp_path, monkeypatch, change):
-    shutil.copytree(str(shipped.FOLDER), tmp_path / "weights")
+    shutil.copytree(str(trained.FOLDER), tmp_path / "weights")
     if change == "weights":
         shutil.copyfile(tmp_path / "weights" / "lqd-n.safetensors", tmp_path / "weights" / "lqd-f.safetensors")
     else:
         path = tmp_path / "weights" / "lqd-f.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"sha256": "0" * 64}))
-    monkeypatch.setattr(shipped, "FOLDER", tmp_path / "weights")
-    shipped._card.cache_clear()
+    monkeypatch.setattr(catalogue, "FOLDER", tmp_path / "weights")
+    catalogue._card.cache_clear()
     try:
         with pytest.raises(Unreadable, match=r"SHA-256.*Reinstall lqd"):
             lqd.load("lqd-f")
     finally:
-        shipped._card.cache_clear()
+        catalogue._card.cache_clear()
 
 
 def test_a_folder_of_the_same_name_does_not_hide_a_rule(tmp_path, monkeypatch):
@@ -102,8 +102,8 @@ def test_a_saved_search_keeps_the_weights_and_not_the_name(tmp_path, monkeypatch
         advance(search)
     path = tmp_path / "search.safetensors"
     search.save(path)
-    other = shipped.rule("lqd-n")
-    monkeypatch.setattr(shipped, "rule", lambda name: other)
+    other = catalogue.rule("lqd-n")
+    monkeypatch.setattr(catalogue, "rule", lambda name: other)
     again = lqd.AskTell.load(path)
     for _ in range(3):
         np.testing.assert_array_equal(advance(again), advance(search))

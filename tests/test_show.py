@@ -5,7 +5,7 @@ import numpy as np
 import planted
 import pytest
 
-from lqd import show
+from lqd.report import robots_page
 
 pytestmark = browser.needed
 
@@ -20,16 +20,16 @@ def movement(num_frames: int, fell: bool) -> dict:
     touching[::2, 1] = True
     return {
         "title": f"fitness 1, {planted.NASTY}", "dt": 0.1, "times": list(range(num_frames)), "fell": fell,
-        "planar": True, "radius": [0.05, 0.05], "part": [0, 1], "root": show.packed(root),
-        "points": show.packed(np.tile(np.asarray([trunk, foot], float), (num_frames, 1, 1, 1))),
-        "touching": show.packed(touching),
+        "planar": True, "radius": [0.05, 0.05], "part": [0, 1], "root": robots_page.packed(root),
+        "points": robots_page.packed(np.tile(np.asarray([trunk, foot], float), (num_frames, 1, 1, 1))),
+        "touching": robots_page.packed(touching),
     }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def window(tmp_path_factory):
     path = tmp_path_factory.mktemp("show") / "index.html"
-    page = show.page("brax/hopper, <b>bold</b>", [movement(10, True), movement(40, False)], b"")
+    page = robots_page.page("brax/hopper, <b>bold</b>", [movement(10, True), movement(40, False)], b"")
     path.write_text(page, encoding="utf-8")
     with browser.browser() as window:
         window.open(path.as_uri())

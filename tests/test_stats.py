@@ -7,29 +7,29 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from lqd import stats
+from lqd import statistics
 
 
 def test_wins_count_ties_half_and_nothing_as_a_loss():
-    found = stats.wins(np.array([1.0, 2.0, 3.0, np.nan]), np.array([2.0, 2.0, 2.0, -1e9]))
+    found = statistics.wins(np.array([1.0, 2.0, 3.0, np.nan]), np.array([2.0, 2.0, 2.0, -1e9]))
     np.testing.assert_array_equal(found, [0.0, 0.5, 1.0, 0.0])
 
 
 def test_complete_separation_has_the_smallest_p_there_is():
-    p, delta = stats.mann_whitney(np.arange(20) + 100.0, np.arange(20.0))
+    p, delta = statistics.mann_whitney(np.arange(20) + 100.0, np.arange(20.0))
     assert p == pytest.approx(2 / math.comb(40, 20))
     assert delta == 1.0
 
 
 def test_by_hand():
     """Of the 9 pairs 7 are in favour and 2 against; 8 of the 20 orders are as extreme, both sides counted."""
-    p, delta = stats.mann_whitney(np.array([1.0, 5.0, 6.0]), np.array([0.0, 2.0, 3.0]))
+    p, delta = statistics.mann_whitney(np.array([1.0, 5.0, 6.0]), np.array([0.0, 2.0, 3.0]))
     assert delta == pytest.approx((7 - 2) / 9)
     assert p == pytest.approx(0.4)
 
 
 def test_all_tied():
-    assert stats.mann_whitney(np.zeros(10), np.zeros(10)) == (1.0, 0.0)
+    assert statistics.mann_whitney(np.zeros(10), np.zeros(10)) == (1.0, 0.0)
 
 
 def test_without_ties_it_is_scipys_exact_test():
@@ -39,7 +39,7 @@ def test_without_ties_it_is_scipys_exact_test():
     for shift in (0.0, 0.7, 2.0):
         ours, theirs = rng.normal(size=11) + shift, rng.normal(size=13)
         expected = mannwhitneyu(ours, theirs, method="exact")
-        p, delta = stats.mann_whitney(ours, theirs)
+        p, delta = statistics.mann_whitney(ours, theirs)
         assert p == pytest.approx(expected.pvalue)
         assert delta == pytest.approx(2 * expected.statistic / (11 * 13) - 1)
 
@@ -52,21 +52,21 @@ def test_with_ties_it_counts_all_ways_to_deal_the_ranks():
     sums = [ranks[list(chosen)].sum() for chosen in itertools.combinations(range(9), 4)]
     found = ranks[:4].sum()
     expected = 2 * min(np.mean(np.array(sums) >= found), np.mean(np.array(sums) <= found))
-    assert stats.mann_whitney(ours, theirs)[0] == pytest.approx(expected)
+    assert statistics.mann_whitney(ours, theirs)[0] == pytest.approx(expected)
 
 
 def test_holm():
-    assert stats.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert stats.holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
-    assert stats.holm([]) == []
+    assert statistics.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert statistics.holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
+    assert statistics.holm([]) == []
 
 
 def test_a_seed_score_is_not_decided_by_the_scale_of_one_function():
     rng = np.random.default_rng(0)
     ours, theirs = rng.normal(size=(16, 8)), rng.normal(size=(16, 8))
-    first = stats.seed_scores(ours, theirs)
+    first = statistics.seed_scores(ours, theirs)
     scale = 10.0 ** np.arange(8)
-    np.testing.assert_allclose(stats.seed_scores(ours * scale, theirs * scale), first)
+    np.testing.assert_allclose(statistics.seed_scores(ours * scale, theirs * scale), first)
     assert np.concatenate(first).mean() == pytest.approx(0.5)
 
 
@@ -74,8 +74,8 @@ def test_a_planted_difference_is_found_and_nulls_keep_the_family_level():
     rng = np.random.default_rng(1)
 
     def p_values(shift):
-        pairs = (stats.seed_scores(rng.normal(size=(12, 4)) + shift, rng.normal(size=(12, 4))) for _ in range(5))
-        return stats.holm([stats.mann_whitney(*pair)[0] for pair in pairs])
+        pairs = (statistics.seed_scores(rng.normal(size=(12, 4)) + shift, rng.normal(size=(12, 4))) for _ in range(5))
+        return statistics.holm([statistics.mann_whitney(*pair)[0] for pair in pairs])
 
     assert max(p_values(1.5)) < 1e-3
     num_families = 1000
@@ -87,7 +87,7 @@ def test_ratios_know_their_value_and_bracket_it():
     rng = np.random.default_rng(2)
     theirs = rng.uniform(1, 2, size=(24, 6)) * [1, 10, 100, 1e3, 1e4, 1e5]
     ours = 1.5 * theirs * rng.uniform(0.9, 1.1, size=(24, 6))
-    for ratio in (stats.ratio, stats.geometric_ratio):
+    for ratio in (statistics.ratio, statistics.geometric_ratio):
         middle, low, high = ratio(ours, theirs)
         assert middle == pytest.approx(1.5, rel=0.03)
         assert low < middle < high
@@ -96,17 +96,17 @@ def test_ratios_know_their_value_and_bracket_it():
 
 def test_a_function_on_which_the_other_has_nothing_is_left_out():
     theirs = np.array([[1.0, 0.0], [1.0, 0.0]])
-    assert stats.ratio(np.array([[2.0, 5.0], [2.0, 5.0]]), theirs)[0] == pytest.approx(2.0)
-    assert stats.ratio(np.ones((2, 2)), np.zeros((2, 2)))[0] == np.inf
-    assert stats.ratio(np.zeros((2, 2)), np.zeros((2, 2)))[0] == 1.0
+    assert statistics.ratio(np.array([[2.0, 5.0], [2.0, 5.0]]), theirs)[0] == pytest.approx(2.0)
+    assert statistics.ratio(np.ones((2, 2)), np.zeros((2, 2)))[0] == np.inf
+    assert statistics.ratio(np.zeros((2, 2)), np.zeros((2, 2)))[0] == 1.0
 
 
 def test_relative_to_random():
     random = np.array([[-8.0, -1.0], [-4.0, -1.0], [-2.0, -1.0]])
     ours = np.array([[-2.0, 0.0], [-8.0, -10.0]])
-    found = stats.relative(ours, random, "fitness")
+    found = statistics.relative(ours, random, "fitness")
     np.testing.assert_allclose(found, [[2.0, 1e8], [0.5, 0.1]])  # the optimum itself counts as 1e-8 from it
-    found = stats.relative(np.array([[3.0, 1.0]]), np.array([[1.0, 0.0], [2.0, 0.0]]), "novelty")
+    found = statistics.relative(np.array([[3.0, 1.0]]), np.array([[1.0, 0.0], [2.0, 0.0]]), "novelty")
     np.testing.assert_allclose(found, [[2.0, np.nan]])
 
 
@@ -114,20 +114,22 @@ def test_interquartile_mean_is_scipys_trimmed_mean_with_an_interval_around_it():
     from scipy.stats import trim_mean
 
     values = np.random.default_rng(4).normal(size=(16, 5)) + 3
-    middle, low, high = stats.interquartile_mean(values)
+    middle, low, high = statistics.interquartile_mean(values)
     assert middle == pytest.approx(trim_mean(values.ravel(), 0.25))
     assert 2.5 < low < middle < high < 3.5
 
 
 def test_a_profile_counts_runs():
     values = np.array([[1.0, 2.0], [3.0, 4.0]])
-    np.testing.assert_array_equal(stats.profile(values, np.array([0.5, 2.0, 3.5, 5.0])), [1.0, 0.75, 0.25, 0.0])
-    np.testing.assert_array_equal(stats.quartiles(np.arange(5.0)[:, None])[:, 0], [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(statistics.profile(values, np.array([0.5, 2.0, 3.5, 5.0])), [1.0, 0.75, 0.25, 0.0])
+    np.testing.assert_array_equal(statistics.quartiles(np.arange(5.0)[:, None])[:, 0], [1.0, 2.0, 3.0])
 
 
 def test_a_single_collapse_does_not_decide_the_middle_of_logs():
     """Eight functions, of which the outer quarters do not count: a zero, a NaN beside them, a huge value."""
     values = np.array([[0.0, 0.1, 1.0, 10.0, 10.0, 1.0, 1e6, 1e9], [0.0, 1.0, 4.0, 4.0, 4.0, 4.0, 1e9, np.nan]])
-    np.testing.assert_allclose(stats.middle_of_logs(values), [np.sqrt(10), (1.0 * 4.0**4) ** 0.2])
+    np.testing.assert_allclose(statistics.middle_of_logs(values), [np.sqrt(10), (1.0 * 4.0**4) ** 0.2])
     logs = np.random.default_rng(0).normal(size=(3, 12))
-    np.testing.assert_allclose(np.log(stats.middle_of_logs(np.exp(logs))), scipy.stats.trim_mean(logs, 0.25, axis=1))
+    np.testing.assert_allclose(
+        np.log(statistics.middle_of_logs(np.exp(logs))), scipy.stats.trim_mean(logs, 0.25, axis=1)
+    )

@@ -10,10 +10,13 @@ import pytest
 import safetensors.numpy
 
 import lqd
-from lqd import checkpoint, cli, report, rerun, show
-from lqd.bench import pieces, suites
+from lqd import cli
+from lqd.bench import runner, settings, suites
+from lqd.cli import rerun
 from lqd.errors import InvalidInput, Unreadable
+from lqd.io import files
 from lqd.meta import store
+from lqd.report import page, robots_page
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -31,8 +34,8 @@ READERS = {
 def write(path, kind, text, arrays=None):
     """A file with a right checksum, whatever its description says."""
     arrays = arrays or {"x": np.zeros(1, np.float32)}
-    about = {"kind": f"lqd-{kind}", "version": checkpoint.VERSION, "description": text}
-    path.write_bytes(safetensors.numpy.save(arrays, about | {"sha256": checkpoint._digest(arrays, text)}))
+    about = {"kind": f"lqd-{kind}", "version": files.VERSION, "description": text}
+    path.write_bytes(safetensors.numpy.save(arrays, about | {"sha256": files._digest(arrays, text)}))
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -77,8 +80,8 @@ def test_a_link_out_of_the_folder_is_read_like_any_file(tmp_path, kind):
 
 MANIFEST_READERS = {
     "rerun": lambda folder: rerun.rerun(folder, folder.parent / "out", quiet=True),
-    "show": lambda folder: show.write(folder),
-    "report": lambda folder: report.write(folder),
+    "show": lambda folder: robots_page.write(folder),
+    "report": lambda folder: page.write(folder),
     "bench": lambda folder: suites.run("robots", "quick", folder),
 }
 
@@ -144,7 +147,7 @@ def test_a_rule_in_a_manifest_is_read_and_never_run(tmp_path, monkeypatch):
 
 def test_a_piece_of_strangers_is_made_anew(tmp_path):
     """A piece with a right name and a right checksum, but another content, does not count."""
-    setting = pieces.Setting(functions=pieces.ARM, num_seeds=2, num_generations=1, population_size=8, batch_size=4)
+    setting = settings.Setting(functions=settings.ARM, num_seeds=2, num_generations=1, population_size=8, batch_size=4)
     for text in (DEEP, "{", "[]", '{"made": 1}', '{"made": {}, "setting": []}', '{"made": {"at": 1}, "setting": {}}'):
         write(tmp_path / "ga.safetensors", "piece", text)
-        assert pieces.Bench(setting, tmp_path)._read("ga", {}) is None
+        assert runner.Bench(setting, tmp_path)._read("ga", {}) is None

@@ -22,17 +22,17 @@ import pytest
 import quick
 
 import lqd
-from lqd import rerun, stats
-from lqd.cli import main
+from lqd import statistics
+from lqd.cli import main, rerun
 from lqd.errors import InvalidInput
-from lqd.evolution.learned import Learned
-from lqd.evolution.network import Architecture
 from lqd.meta import config as configs
-from lqd.meta import generation, start, trainer
+from lqd.meta import generation, initial_weights, presets, trainer, validation
 from lqd.meta.objective import NAMES
 from lqd.meta.store import Saved, Store, read
+from lqd.meta.train import imitate, train
 from lqd.meta.validation import PANEL, Comparison, Validator, Verdict
-from lqd.training import imitate, train
+from lqd.rules.learned.network import Architecture
+from lqd.rules.learned.rule import Learned
 
 STAGE = {"num_meta_generations": 4, "meta_population_size": 4, "num_tasks": 2, "num_generations": 3}
 COMMON = {
@@ -191,7 +191,7 @@ class Scripted:
 @pytest.fixture
 def scripted(monkeypatch):
     def script(*args, **settings):
-        monkeypatch.setattr(trainer, "Validator", Scripted(*args, **settings))
+        monkeypatch.setattr(validation, "Validator", Scripted(*args, **settings))
 
     script()
     return script
@@ -408,9 +408,9 @@ def begun(folder, config, num_done):
 
 
 def config_of(settings, *stages):
-    config = configs.override(configs.preset("smoke"), {n: v for n, v in settings.items() if n != "preset"})
+    config = presets.override(presets.preset("smoke"), {n: v for n, v in settings.items() if n != "preset"})
     for text in stages:
-        config = configs.add_stage(config, text)
+        config = presets.add_stage(config, text)
     return config
 
 
@@ -481,7 +481,7 @@ def test_the_same_run_is_not_begun_anew_by_mistake(whole):
 def test_a_run_may_begin_with_a_rule_in_the_box(tmp_path, settled):
     config = settled(out=tmp_path / "run", preset="smoke", init="lqd-f")
     assert (config.init, config.architecture) == ("lqd-f", lqd.load("lqd-f").architecture)
-    np.testing.assert_array_equal(start.weights(config), generation.flat_from(lqd.load("lqd-f")))
+    np.testing.assert_array_equal(initial_weights.weights(config), generation.flat_from(lqd.load("lqd-f")))
     with pytest.raises(InvalidInput, match=r"init must be one of none, .*, lqd-f, .* got 'lqd-g'"):
         train(out=tmp_path / "other", init="lqd-g")
 
@@ -519,7 +519,7 @@ def test_an_objective_of_ones_own(tmp_path):
     assert outcome.card["objective"].startswith("spread ")
     judge = Validator(config_of(TINY | {"objective": spread}))
     verdict = judge(weights(whole / "rule.safetensors"))
-    wins = [stats.wins(verdict.table["own"], judge.panel[name]["own"]) for name in PANEL]
+    wins = [statistics.wins(verdict.table["own"], judge.panel[name]["own"]) for name in PANEL]
     assert verdict.score == pytest.approx(np.mean(wins))
     assert outcome.card["validation"]["score"] == pytest.approx(verdict.score)
     assert verdict.table["own"].std() > 0

@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from lqd import catalogue
-from lqd.evolution.rules import DominatedNoveltySearch, GeneticAlgorithm, NoveltySearch, OwnRule, Random
+from lqd.rules import catalogue
+from lqd.rules.handmade import DominatedNoveltySearch, GeneticAlgorithm, NoveltySearch, Random
+from lqd.rules.protocol import OwnRule
 from lqd.types import Population, pytree, static
 
 

@@ -8,15 +8,14 @@
 """
 
 from lqd import tasks
-from lqd.api import optimize, traceable
-from lqd.ask_tell import AskTell
-from lqd.catalogue import rule
-from lqd.checkpoint import save_rule
 from lqd.errors import EvaluationFailed, Interrupted, InvalidInput, Unreadable, Unwritable
-from lqd.looking import Progress
-from lqd.result import Elites, Result
-from lqd.shipped import card, load
-from lqd.training import imitate, train
+from lqd.meta.train import imitate, train
+from lqd.rules.catalogue import rule
+from lqd.rules.trained import card, load, save_rule
+from lqd.search.ask_tell import AskTell
+from lqd.search.optimize import optimize, traceable
+from lqd.search.progress import Progress
+from lqd.search.result import Elites, Result
 
 __version__ = "0.1.0"
 

@@ -6,10 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from lqd import shipped
-from lqd.bench import claims, pieces
-from lqd.bench.pieces import Bench, Setting
+from lqd.bench import claims, runner
+from lqd.bench.runner import Bench
+from lqd.bench.settings import Setting
 from lqd.errors import InvalidInput
+from lqd.rules import catalogue
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -22,19 +23,19 @@ TINY = Setting(
 def counted(monkeypatch):
     """How often a rule really ran."""
     ran = []
-    original = pieces._run
+    original = runner._run
 
     def run(config, rule, *rest):
         ran.append(type(rule).__name__)
         return original(config, rule, *rest)
 
-    monkeypatch.setattr(pieces, "_run", run)
+    monkeypatch.setattr(runner, "_run", run)
     return ran
 
 
 def test_a_piece_is_kept_until_something_it_depends_on_changes(tmp_path, counted, monkeypatch):
     first = Bench(TINY, tmp_path).measure("ga")
-    shapes = dict.fromkeys(pieces.MEASURES, (3, 2)) | {f"history.{name}": (1, 3, 2) for name in pieces.HISTORY}
+    shapes = dict.fromkeys(runner.MEASURES, (3, 2)) | {f"history.{name}": (1, 3, 2) for name in runner.HISTORY}
     assert {name: array.shape for name, array in first.items()} == shapes
     assert (first["fitness"] <= 0).all()
     assert (first["num_filled"] == 8).all()
@@ -49,7 +50,7 @@ def test_a_piece_is_kept_until_something_it_depends_on_changes(tmp_path, counted
     Bench(TINY, tmp_path).measure("lqd-f")
     Bench(TINY, tmp_path).measure("lqd-f")
     assert counted[3:] == ["MapElites", "Learned"]
-    weights = {"lqd-f": shipped.rule("lqd-n"), "me": pieces.catalogue.rule("me", centroids=np.zeros((8, 2)))}
+    weights = {"lqd-f": catalogue.rule("lqd-n"), "me": pieces.catalogue.rule("me", centroids=np.zeros((8, 2)))}
     monkeypatch.setattr(pieces.catalogue, "rule", lambda name, **settings: weights[name])
     Bench(TINY, tmp_path).measure("lqd-f")
     assert len(counted) == 6

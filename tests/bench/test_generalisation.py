@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from lqd.bench import generalisation, pieces
+from lqd.bench import generalisation, runner, settings
 from lqd.cli import main
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -16,7 +16,7 @@ TINY = dataclasses.replace(
 )  # fmt: skip
 SETTINGS = {
     "3 descriptors": dataclasses.replace(TINY, descriptor_dim=3),
-    "arm": dataclasses.replace(TINY, functions=pieces.ARM),
+    "arm": dataclasses.replace(TINY, functions=settings.ARM),
 }
 
 
@@ -36,14 +36,14 @@ def test_the_table_has_a_row_for_every_setting_and_rule(tmp_path, monkeypatch, c
 
 
 def test_descriptors_of_another_dimension_are_measured(tmp_path):
-    table = pieces.Bench(SETTINGS["3 descriptors"], tmp_path).measure("lqd-f")
+    table = runner.Bench(SETTINGS["3 descriptors"], tmp_path).measure("lqd-f")
     assert table["novelty"].shape == (2, 1)
     assert (table["novelty"] > 0).all()
 
 
 def test_the_arm_is_measured_in_its_own_units(tmp_path):
     """Positions in the unit square, fitness at most 0; every seed its own run."""
-    table = pieces.Bench(SETTINGS["arm"], tmp_path).measure("ga")
+    table = runner.Bench(SETTINGS["arm"], tmp_path).measure("ga")
     assert table["fitness"].shape == (2, 1)
     assert (table["fitness"] < 0).all()
     assert (table["novelty"] < 1).all()

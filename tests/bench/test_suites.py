@@ -8,12 +8,13 @@ import numpy as np
 import planted
 import pytest
 
-from lqd import catalogue, cli
-from lqd.bench import landscapes, pieces, suites, together
-from lqd.bench.folder import Folder
-from lqd.checkpoint import read_arrays, write_arrays
+from lqd import cli
+from lqd.bench import landscapes, plan, runner, settings, side_by_side, suites
+from lqd.bench.results import Folder
 from lqd.errors import InvalidInput, Unreadable
-from lqd.tasks import landscape
+from lqd.io.files import read_arrays, write_arrays
+from lqd.rules import catalogue
+from lqd.tasks.bbob import instances
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -25,11 +26,11 @@ TINY = dataclasses.replace(
 def test_the_papers_sizes():
     plan = suites.plan("all", suites.PRESETS["paper"])
     train = plan["train"]
-    assert train.setting.functions == landscape.TRAINING
+    assert train.setting.functions == instances.TRAINING_SET
     assert train.rules == (*suites.RULES, "lqd-f@random")
     assert (train.setting.num_seeds, train.setting.max_dim, train.setting.rotate) == (32, 16, False)
     assert 999_000 < train.setting.num_evaluations <= 1_000_000
-    assert plan["ood"].setting.functions == landscape.OOD
+    assert plan["ood"].setting.functions == instances.OOD
     grid = {name: part for name, part in plan.items() if name.startswith("grid")}
     assert [part.setting.population_size for part in grid.values()] == [64, 128, 256, 512, 1024]
     assert all(part.setting.dims == (2, 4, 8, 16, 32) for part in grid.values())
@@ -37,11 +38,11 @@ def test_the_papers_sizes():
 
 
 def test_rows_are_ever_further_apart_and_end_at_the_end():
-    rows = pieces.Setting(num_generations=1000, num_rows=8).rows
+    rows = settings.Setting(num_generations=1000, num_rows=8).rows
     assert rows[0] == 1
     assert rows[-1] == 1000
     assert (np.diff(rows, n=2) > 0).all()
-    np.testing.assert_array_equal(pieces.Setting(num_generations=7).rows, [7])
+    np.testing.assert_array_equal(settings.Setting(num_generations=7).rows, [7])
 
 
 @pytest.fixture
@@ -49,8 +50,8 @@ def small(monkeypatch):
     """The arm alone, with two rules."""
 
     def plan(preset):
-        setting = preset.setting(8, functions=pieces.ARM, num_rows=preset.num_rows)
-        return {"arm": pieces.Part(setting, ("me", "random"))}
+        setting = preset.setting(8, functions=settings.ARM, num_rows=preset.num_rows)
+        return {"arm": plan.Part(setting, ("me", "random"))}
 
     monkeypatch.setitem(suites.SUITES, "robots", plan)
     monkeypatch.setitem(suites.PRESETS, "tiny", TINY)
@@ -68,15 +69,15 @@ def test_a_suite_writes_what_it_measured_and_goes_on_where_it_stopped(tmp_path, 
         suites.run("robots", "tiny", tmp_path, stop_before_the_second)
     assert not (tmp_path / "manifest.json").exists()
     ran = []
-    original = pieces._run
-    monkeypatch.setattr(pieces, "_run", lambda config, rule, *rest: ran.append(rule) or original(config, rule, *rest))
+    original = runner._run
+    monkeypatch.setattr(runner, "_run", lambda config, rule, *rest: ran.append(rule) or original(config, rule, *rest))
     suites.run("robots", "tiny", tmp_path)
     assert [type(rule).__name__ for rule in ran] == ["Random"]
 
     folder = Folder(tmp_path)
     assert folder.caveat.startswith("TINY PRESET")
     assert folder.columns("arm") == [("arm", None)]
-    kept = pieces.Bench(suites.plan("robots", TINY)["arm"].setting, tmp_path / "pieces/tiny/arm").measure("me")
+    kept = runner.Bench(suites.plan("robots", TINY)["arm"].setting, tmp_path / "pieces/tiny/arm").measure("me")
     np.testing.assert_array_equal(folder.table("arm", "me")["novelty"], kept["novelty"])
     history = folder.history("arm", "me")
     np.testing.assert_array_equal(history["best"], kept["history.best"])
@@ -90,7 +91,7 @@ def test_a_folder_holds_the_suites_that_were_run_into_it(tmp_path, small, monkey
     """A figure whose results are missing says which suite to run into the folder: the others must still be there."""
 
     def other(preset):
-        return {"two": pieces.Part(preset.setting(8, functions=pieces.ARM), ("me",))}
+        return {"two": plan.Part(preset.setting(8, functions=settings.ARM), ("me",))}
 
     monkeypatch.setitem(suites.SUITES, "grid", other)
     for suite in ("robots", "grid", "grid"):
@@ -131,11 +132,11 @@ def test_what_is_left_out_without_brax_is_told(tmp_path, monkeypatch, capsys, su
 
 
 def test_together_is_as_alone(tmp_path):
-    setting = pieces.Setting(
-        functions=pieces.ARM, num_seeds=2, num_generations=5, num_rows=2, population_size=8, batch_size=4
+    setting = settings.Setting(
+        functions=settings.ARM, num_seeds=2, num_generations=5, num_rows=2, population_size=8, batch_size=4
     )
     names = ("me", "ga", "dns@random")
-    joint, alone = pieces.Bench(setting, tmp_path / "together"), pieces.Bench(setting, tmp_path / "alone")
+    joint, alone = runner.Bench(setting, tmp_path / "together"), runner.Bench(setting, tmp_path / "alone")
     joint.measure_together(names)
     assert set(joint.made) == {"random-search", *names}
     for name in names:
@@ -146,15 +147,15 @@ def test_together_is_as_alone(tmp_path):
 
 
 def test_together_goes_on_where_it_was_cut(tmp_path, monkeypatch):
-    setting = pieces.Setting(
-        functions=pieces.ARM, num_seeds=2, num_generations=5, num_rows=3, population_size=8, batch_size=4
+    setting = settings.Setting(
+        functions=settings.ARM, num_seeds=2, num_generations=5, num_rows=3, population_size=8, batch_size=4
     )
-    names, whole = ("me", "dns@random", "lqd-f"), pieces.Bench(setting, tmp_path / "whole")
+    names, whole = ("me", "dns@random", "lqd-f"), runner.Bench(setting, tmp_path / "whole")
     whole.measure_together(names)
     assert not (tmp_path / "whole" / "together.safetensors").exists()
 
-    monkeypatch.setattr(together, "KEEP_S", 0.0)
-    monkeypatch.setattr(together, "KEEP_RATIO", 0.0)
+    monkeypatch.setattr(side_by_side, "KEEP_S", 0.0)
+    monkeypatch.setattr(side_by_side, "KEEP_RATIO", 0.0)
     seen = []
 
     def cut(generation):
@@ -163,8 +164,8 @@ def test_together_goes_on_where_it_was_cut(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        pieces.Bench(setting, tmp_path / "cut").measure_together(names, cut)
-    resumed = pieces.Bench(setting, tmp_path / "cut")
+        runner.Bench(setting, tmp_path / "cut").measure_together(names, cut)
+    resumed = runner.Bench(setting, tmp_path / "cut")
     resumed.measure_together(names, seen.append)
     assert seen == [1, 2, 3, 4, 4, 5]
     assert not (tmp_path / "cut" / "together.safetensors").exists()
@@ -174,13 +175,13 @@ def test_together_goes_on_where_it_was_cut(tmp_path, monkeypatch):
 
 
 def test_more_seeds_are_added_to_those_there_are(tmp_path, monkeypatch):
-    few = pieces.Setting(
-        functions=pieces.ARM, num_seeds=2, num_generations=5, num_rows=3, population_size=8, batch_size=4
+    few = settings.Setting(
+        functions=settings.ARM, num_seeds=2, num_generations=5, num_rows=3, population_size=8, batch_size=4
     )
     many, names = dataclasses.replace(few, num_seeds=5), ("me", "dns@random")
-    whole, grown = (pieces.Bench(many, tmp_path / name) for name in ("whole", "grown"))
+    whole, grown = (runner.Bench(many, tmp_path / name) for name in ("whole", "grown"))
     whole.measure_together(names)
-    pieces.Bench(few, tmp_path / "grown").measure_together(names)
+    runner.Bench(few, tmp_path / "grown").measure_together(names)
     for name in names:  # marked, to see that they are taken
         path = tmp_path / "grown" / f"{name}.safetensors"
         arrays, description = read_arrays(path, "piece")
@@ -213,10 +214,10 @@ def test_more_seeds_are_added_to_those_there_are(tmp_path, monkeypatch):
 @pytest.mark.parametrize("num_written", [0, 1, 3])
 def test_together_cut_while_the_pieces_are_written(tmp_path, monkeypatch, num_written):
     """What is kept serves until all are there; then it goes."""
-    setting = pieces.Setting(functions=pieces.ARM, num_seeds=2, num_generations=3, population_size=8, batch_size=4)
-    monkeypatch.setattr(together, "KEEP_S", 0.0)
-    monkeypatch.setattr(together, "KEEP_RATIO", 0.0)
-    names, bench = ("ga", "me", "ns"), pieces.Bench(setting, tmp_path)
+    setting = settings.Setting(functions=settings.ARM, num_seeds=2, num_generations=3, population_size=8, batch_size=4)
+    monkeypatch.setattr(side_by_side, "KEEP_S", 0.0)
+    monkeypatch.setattr(side_by_side, "KEEP_RATIO", 0.0)
+    names, bench = ("ga", "me", "ns"), runner.Bench(setting, tmp_path)
     write, written = bench._write, []
 
     def cut(*given):
@@ -227,30 +228,30 @@ def test_together_cut_while_the_pieces_are_written(tmp_path, monkeypatch, num_wr
 
     bench.anchors()
     monkeypatch.setattr(bench, "_write", cut)
-    monkeypatch.setattr(together.Kept, "remove", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(side_by_side.Kept, "remove", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         bench.measure_together(names)
     assert (tmp_path / "together.safetensors").exists()
     monkeypatch.undo()
     seen = []
-    pieces.Bench(setting, tmp_path).measure_together(names, seen.append)
+    runner.Bench(setting, tmp_path).measure_together(names, seen.append)
     assert seen == []  # nothing is run again
     for name in names:
-        assert np.isfinite(pieces.Bench(setting, tmp_path).measure(name)["fitness"]).all()
+        assert np.isfinite(runner.Bench(setting, tmp_path).measure(name)["fitness"]).all()
     assert not (tmp_path / "together.safetensors").exists()
 
 
 @pytest.mark.parametrize("spoil", ["rules", "setting", "bytes", "arrays"])
 def test_together_begins_anew_where_what_is_kept_does_not_fit(tmp_path, monkeypatch, spoil):
-    setting = pieces.Setting(functions=pieces.ARM, num_seeds=2, num_generations=3, population_size=8, batch_size=4)
-    monkeypatch.setattr(together, "KEEP_S", 0.0)
+    setting = settings.Setting(functions=settings.ARM, num_seeds=2, num_generations=3, population_size=8, batch_size=4)
+    monkeypatch.setattr(side_by_side, "KEEP_S", 0.0)
 
     def cut(generation):
         if generation == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        pieces.Bench(setting, tmp_path).measure_together(("me", "ga"), cut)
+        runner.Bench(setting, tmp_path).measure_together(("me", "ga"), cut)
     path, names, seen = tmp_path / "together.safetensors", ("me", "ga"), []
     if spoil == "rules":
         names = ("me", "dns")
@@ -259,29 +260,29 @@ def test_together_begins_anew_where_what_is_kept_does_not_fit(tmp_path, monkeypa
     elif spoil == "bytes":
         path.write_bytes(path.read_bytes()[:-1])
     else:
-        arrays, description = read_arrays(path, together.KIND)
-        write_arrays(path, together.KIND, {"what": np.zeros(1)} | arrays, description)
-    pieces.Bench(setting, tmp_path).measure_together(names, seen.append)
+        arrays, description = read_arrays(path, side_by_side.KIND)
+        write_arrays(path, side_by_side.KIND, {"what": np.zeros(1)} | arrays, description)
+    runner.Bench(setting, tmp_path).measure_together(names, seen.append)
     assert seen[0] == 1
 
 
 def test_a_piece_from_before_a_field_was_there_is_still_good(tmp_path):
-    setting = pieces.Setting(functions=pieces.ARM, num_seeds=2, num_generations=1, population_size=8, batch_size=4)
-    bench = pieces.Bench(setting, tmp_path)
+    setting = settings.Setting(functions=settings.ARM, num_seeds=2, num_generations=1, population_size=8, batch_size=4)
+    bench = runner.Bench(setting, tmp_path)
     about = bench._description({})
     del about["setting"]["episode_length"]
     write_arrays(tmp_path / "old.safetensors", "piece", {"a": np.zeros(1)}, about | {"made": {"at": "then"}})
     assert bench._read("old", {}) is not None
-    other = pieces.Bench(dataclasses.replace(setting, episode_length=10), tmp_path)
+    other = runner.Bench(dataclasses.replace(setting, episode_length=10), tmp_path)
     assert other._read("old", {}) is None
 
 
 def test_columns_are_functions_by_dimensions(tmp_path):
-    setting = pieces.Setting(
+    setting = settings.Setting(
         functions=("sphere", "linear_slope"), num_seeds=2, num_generations=1, dims=(2, 3), population_size=8,
         batch_size=2, min_dim=2, max_dim=3,
     )  # fmt: skip
-    bench = pieces.Bench(setting, tmp_path)
+    bench = runner.Bench(setting, tmp_path)
     assert setting.columns == [("sphere", 2), ("sphere", 3), ("linear_slope", 2), ("linear_slope", 3)]
     dims = np.concatenate([np.asarray(instance.num_dims) for instance in bench.field.tasks.instances])
     expected = [[dim for _, dim in setting.columns]] * 2
@@ -311,7 +312,7 @@ def test_bad_input_is_said_at_once(tmp_path):
     with pytest.raises(InvalidInput, match=r"seeds must be.*at least 2"):
         suites.run("pareto", "quick", tmp_path, num_seeds=1)
     with pytest.raises(InvalidInput, match=r"kind of descriptors.*'none'.*random"):
-        pieces.Bench(dataclasses.replace(pieces.Setting(), functions=pieces.ARM), tmp_path).measure("ga@none")
+        runner.Bench(dataclasses.replace(settings.Setting(), functions=settings.ARM), tmp_path).measure("ga@none")
     with pytest.raises(InvalidInput, match=r"no manifest.json"):
         Folder(tmp_path)
     pathlib.Path(tmp_path / "manifest.json").write_text("{")

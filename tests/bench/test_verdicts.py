@@ -3,7 +3,7 @@
 import planted
 import pytest
 
-from lqd.bench.folder import Folder
+from lqd.bench.results import Folder
 from lqd.bench.verdicts import verdicts
 
 AS_CLAIMED = {"lqd-n": 2.0, "lqd-f": 2.0, "lqd-fn": 2.0, "me": 1.5, "dns": 1.0, "ns": 1.0, "ga": 0.2}

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from lqd.evolution.compiling import Clock
+from lqd.evolution.compile_time import Clock
 
 
 def test_what_happens_within_something_else_counts_once():

@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lqd.evolution import geometric, network, numerics
-from lqd.evolution.learned import Learned
-from lqd.evolution.network import Architecture
+from lqd.rules import blocks
+from lqd.rules.learned import network, recipe2
+from lqd.rules.learned.network import Architecture
+from lqd.rules.learned.rule import Learned
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -92,9 +93,9 @@ def test_equals_an_independent_forward_pass_for_any_number_of_descriptors(rule, 
 
 def test_ranks_are_the_same_counted_or_sorted(monkeypatch):
     fitness, descriptor = map(jnp.asarray, population())
-    counted = geometric.features(fitness, descriptor)
-    monkeypatch.setattr(geometric, "COUNTED", 0)
-    np.testing.assert_array_equal(geometric.features(fitness, descriptor), counted)
+    counted = recipe2.features(fitness, descriptor)
+    monkeypatch.setattr(recipe2, "COUNTED", 0)
+    np.testing.assert_array_equal(recipe2.features(fitness, descriptor), counted)
 
 
 def test_eight_heads():
@@ -137,16 +138,16 @@ def test_an_empty_population_has_no_scores(rule):
 def test_blocks_equal_the_whole(rule, monkeypatch):
     fitness, descriptor = map(jnp.asarray, population(num=23))
     whole = rule(None, fitness, descriptor)
-    monkeypatch.setattr(numerics, "MAX_TABLE", 4 * 23 * 5)  # blocks of five rows, the last one short
+    monkeypatch.setattr(blocks, "MAX_TABLE", 4 * 23 * 5)  # blocks of five rows, the last one short
     np.testing.assert_allclose(rule(None, fitness, descriptor), whole, rtol=1e-4, atol=1e-4)
 
 
 def test_the_gradient_is_finite_for_equals_duplicates_and_the_fittest(rule):
     fitness, descriptor = map(jnp.asarray, population())
-    x, filled = geometric.features(fitness, descriptor), fitness > -INF
+    x, filled = recipe2.features(fitness, descriptor), fitness > -INF
 
     def loss(params):
-        return jnp.sum(jnp.where(filled, geometric.forward(params, 4, x, filled), 0.0) ** 2)
+        return jnp.sum(jnp.where(filled, recipe2.forward(params, 4, x, filled), 0.0) ** 2)
 
     gradient = jax.jit(jax.grad(loss))(rule.params)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))

@@ -15,9 +15,9 @@ import pytest
 import rulesets
 
 from lqd.errors import InvalidInput
-from lqd.evolution import kernel, network
-from lqd.evolution.learned import Learned
-from lqd.evolution.network import Architecture
+from lqd.rules.learned import dispatch, network
+from lqd.rules.learned.network import Architecture
+from lqd.rules.learned.rule import Learned
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -27,7 +27,7 @@ BOTH = pytest.mark.parametrize("architecture", [PAPER, DISTANCES], ids=["paper",
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
 def interpreted(num_heads, params, x, filled, exact=False):
-    return kernel.forward(params, num_heads, x, filled, exact=exact, interpret=True)
+    return dispatch.forward(params, num_heads, x, filled, exact=exact, interpret=True)
 
 
 plain = jax.jit(network.forward, static_argnums=1)
@@ -67,7 +67,7 @@ def test_populations_of_runs_keep_their_survivors(architecture):
     x, filled = rulesets.of_runs(architecture.recipe)
     params = rulesets.noisy(architecture, sharpness=3.0)
     expected = jax.jit(jax.vmap(lambda x, filled: network.forward(params, 4, x, filled)))(x, filled)
-    found = jax.jit(jax.vmap(lambda x, filled: kernel.forward(params, 4, x, filled, interpret=True)))(x, filled)
+    found = jax.jit(jax.vmap(lambda x, filled: dispatch.forward(params, 4, x, filled, interpret=True)))(x, filled)
     changed = rulesets.num_other_survivors(found, expected, filled)
     assert len(changed) >= 30
     assert np.median(changed) == 0
@@ -87,7 +87,7 @@ def test_empty_slots_say_nothing(architecture):
 
 @BOTH
 def test_an_empty_population_has_no_scores(monkeypatch, architecture):
-    monkeypatch.setenv(kernel.SETTING, "interpret")
+    monkeypatch.setenv(dispatch.SETTING, "interpret")
     scores = Learned(rulesets.noisy(architecture), architecture)(None, jnp.full(40, -jnp.inf), jnp.zeros((40, 2)))
     np.testing.assert_array_equal(scores, np.full(40, -np.inf))
 
@@ -109,7 +109,7 @@ def test_one_rule_with_huge_weights_does_not_spoil_the_others():
     params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(rulesets.noisy(PAPER, seed) for seed in range(2)))
     params["layers"]["query"]["weight"] = params["layers"]["query"]["weight"].at[1].mul(1e6)
     x, filled = rulesets.inputs(40, PAPER)
-    run = jax.vmap(lambda params: kernel.forward(params, 4, x, filled, interpret=True))
+    run = jax.vmap(lambda params: dispatch.forward(params, 4, x, filled, interpret=True))
     expected = jax.jit(jax.vmap(lambda params: network.forward(params, 4, x, filled)))(params)
     np.testing.assert_allclose(jax.jit(run)(params)[0], expected[0], rtol=1e-3, atol=1e-3)
 
@@ -141,7 +141,7 @@ def test_mapping_in_any_nesting_changes_nothing(num, recipe):
     x, filled = (jnp.stack(part) for part in zip(*pairs, strict=True))
 
     def one(params, x, filled):
-        return kernel.forward(params, 4, x, filled, interpret=True)
+        return dispatch.forward(params, 4, x, filled, interpret=True)
 
     per_population = jax.vmap(one, in_axes=(None, 0, 0))
     single = jax.jit(one)
@@ -157,7 +157,7 @@ def test_mapping_in_any_nesting_changes_nothing(num, recipe):
     }
     for name, nesting in nestings.items():
         found = jax.jit(nesting)(stacked, x, filled)
-        if num <= kernel.MAX_FUSED and jax.__version_info__ >= (0, 10):
+        if num <= dispatch.MAX_FUSED and jax.__version_info__ >= (0, 10):
             np.testing.assert_array_equal(found, expected, err_msg=name)
         else:  # all but the attention, and all of the interpreter in older JAX, is up to XLA
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)
@@ -175,9 +175,9 @@ def test_a_cpu_takes_few_populations_at_a_time_in_any_nesting(architecture):
         return jax.vmap(per_population, in_axes=(0, None, None))
 
     expected = jax.jit(grid(network.forward))(rules, x, filled)
-    np.testing.assert_allclose(jax.jit(grid(kernel.few_at_once))(rules, x, filled), expected, rtol=1e-4, atol=1e-5)
-    largest = largest_array(grid(kernel.few_at_once), rules, x, filled)
-    assert largest <= kernel.AT_ONCE * 4 * 12 * 12 * 2 < largest_array(grid(network.forward), rules, x, filled)
+    np.testing.assert_allclose(jax.jit(grid(dispatch.few_at_once))(rules, x, filled), expected, rtol=1e-4, atol=1e-5)
+    largest = largest_array(grid(dispatch.few_at_once), rules, x, filled)
+    assert largest <= dispatch.AT_ONCE * 4 * 12 * 12 * 2 < largest_array(grid(network.forward), rules, x, filled)
 
 
 @BOTH
@@ -186,12 +186,12 @@ def test_the_gpu_compiler_gets_a_program(num, exact, architecture):
     """Lowered for a GPU without having one: what Pallas cannot translate fails here."""
     if jax.__version_info__ >= (0, 11):
         pytest.skip("newer JAX compiles for the GPU while lowering, which needs its libraries")
-    if num > kernel.MAX_FUSED and architecture.recipe == 2:
+    if num > dispatch.MAX_FUSED and architecture.recipe == 2:
         pytest.skip("runs plain")
     params = jax.eval_shape(lambda: network.init_params(jax.random.key(0), architecture))
     num_columns = 2 + architecture.recipe
     x, filled = jax.ShapeDtypeStruct((num, num_columns), jnp.float32), jax.ShapeDtypeStruct((num,), bool)
-    run = jax.jit(lambda params, x, filled: kernel.forward(params, 4, x, filled, exact=exact))
+    run = jax.jit(lambda params, x, filled: dispatch.forward(params, 4, x, filled, exact=exact))
     text = run.trace(params, x, filled).lower(lowering_platforms=("cuda",)).as_text()
     assert "triton" in text
 
@@ -220,16 +220,16 @@ def test_where_the_plain_version_stands_in_it_takes_little_memory():
     """One rule with many populations: not all tables of pairs at once."""
     params = rulesets.noisy(Architecture(num_layers=1))
     x, filled = rulesets.inputs(32, PAPER)
-    many = jax.vmap(lambda x: kernel.forward(params, 4, x, filled))
+    many = jax.vmap(lambda x: dispatch.forward(params, 4, x, filled))
     largest = largest_array(many, jnp.broadcast_to(x, (4096, *x.shape)))
-    assert largest <= 4096 * 32 * 4 + kernel.STAND_IN_AT_ONCE * 32 * 32 * 4 * 5
+    assert largest <= 4096 * 32 * 4 + dispatch.STAND_IN_AT_ONCE * 32 * 32 * 4 * 5
 
 
 def test_memory_above_the_limit_is_linear():
     params = rulesets.noisy(Architecture(num_layers=1))
 
     largest = {
-        num: largest_array(lambda x, filled: kernel.forward(params, 4, x, filled), *rulesets.inputs(num, PAPER))
+        num: largest_array(lambda x, filled: dispatch.forward(params, 4, x, filled), *rulesets.inputs(num, PAPER))
         for num in (1024, 4096)
     }
     assert largest[4096] <= 4 * largest[1024]
@@ -243,9 +243,9 @@ def test_the_rule_takes_the_kernel_that_is_asked_for(monkeypatch):
     rule = Learned(rulesets.noisy(PAPER))
     fitness = jnp.linspace(-1.0, 1.0, 20).at[3].set(-jnp.inf)
     descriptor = jax.random.normal(jax.random.key(0), (20, 2))
-    monkeypatch.setenv(kernel.SETTING, "off")
+    monkeypatch.setenv(dispatch.SETTING, "off")
     usual = rule(None, fitness, descriptor)
-    monkeypatch.setenv(kernel.SETTING, "interpret")
+    monkeypatch.setenv(dispatch.SETTING, "interpret")
     found = rule(None, fitness, descriptor)
     assert not np.array_equal(found, usual)
     np.testing.assert_allclose(found, usual, rtol=1e-3, atol=1e-3)
@@ -253,39 +253,41 @@ def test_the_rule_takes_the_kernel_that_is_asked_for(monkeypatch):
 
 
 def test_without_a_gpu_it_is_not_chosen(monkeypatch):
-    monkeypatch.delenv(kernel.SETTING, raising=False)
+    monkeypatch.delenv(dispatch.SETTING, raising=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert kernel.fastest_forward(PAPER).func is kernel.few_at_once
+        assert dispatch.fastest_forward(PAPER).func is dispatch.few_at_once
 
 
 def test_where_it_does_not_compile_one_warning_says_so(monkeypatch):
-    monkeypatch.delenv(kernel.SETTING, raising=False)
+    monkeypatch.delenv(dispatch.SETTING, raising=False)
     monkeypatch.setattr(network, "on_gpu", lambda: True)  # this machine has none, so that compiling fails
-    kernel._compiles.cache_clear()
+    dispatch._compiles.cache_clear()
     try:
         with pytest.warns(UserWarning, match="LQD_KERNEL=off"):
-            chosen = kernel.fastest_forward(PAPER)
+            chosen = dispatch.fastest_forward(PAPER)
         assert chosen.func is network.forward
-        assert kernel.fastest_forward(PAPER).func is network.forward  # and does not warn again, which would be an error
+        assert (
+            dispatch.fastest_forward(PAPER).func is network.forward
+        )  # and does not warn again, which would be an error
     finally:
-        kernel._compiles.cache_clear()
+        dispatch._compiles.cache_clear()
 
 
 def test_an_unknown_setting_lists_those_there_are(monkeypatch):
-    monkeypatch.setenv(kernel.SETTING, "fsat")
+    monkeypatch.setenv(dispatch.SETTING, "fsat")
     with pytest.raises(InvalidInput, match=r"LQD_KERNEL.*'fast'.*'exact'.*'fsat'"):
-        kernel.fastest_forward(PAPER)
+        dispatch.fastest_forward(PAPER)
 
 
 def test_a_network_that_is_too_wide_runs_plain_unless_asked_otherwise(monkeypatch):
     wide = Architecture(num_features=128, num_heads=8)
     monkeypatch.setattr(network, "on_gpu", lambda: True)
-    monkeypatch.delenv(kernel.SETTING, raising=False)
-    assert kernel.fastest_forward(wide).func is network.forward
-    monkeypatch.setenv(kernel.SETTING, "fast")
+    monkeypatch.delenv(dispatch.SETTING, raising=False)
+    assert dispatch.fastest_forward(wide).func is network.forward
+    monkeypatch.setenv(dispatch.SETTING, "fast")
     with pytest.raises(InvalidInput, match="LQD_KERNEL=auto"):
-        kernel.fastest_forward(wide)
+        dispatch.fastest_forward(wide)
 
 
 def test_the_tests_of_the_plain_rule_pass_with_the_kernel(request):
@@ -294,6 +296,6 @@ def test_the_tests_of_the_plain_rule_pass_with_the_kernel(request):
     files = [f"tests/evolution/test_{name}.py" for name in names]
     chosen = "learned or independent and 3"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *files]
-    environment = {**os.environ, kernel.SETTING: "interpret", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    environment = {**os.environ, dispatch.SETTING: "interpret", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]

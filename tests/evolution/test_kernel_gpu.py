@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import rulesets
 
-from lqd.evolution import kernel, network
+from lqd.rules.learned import dispatch, network
 
 pytestmark = pytest.mark.skipif(jax.default_backend() != "gpu", reason="needs a GPU; the logic is in test_kernel.py")
 
@@ -18,7 +18,7 @@ BOTH = pytest.mark.parametrize("architecture", [PAPER, DISTANCES], ids=["paper",
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
 def compiled(num_heads, params, x, filled, exact=False):
-    return kernel.forward(params, num_heads, x, filled, exact=exact)
+    return dispatch.forward(params, num_heads, x, filled, exact=exact)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -28,8 +28,8 @@ def plain(num_heads, params, x, filled):
 
 @BOTH
 def test_it_is_chosen(monkeypatch, architecture):
-    monkeypatch.delenv(kernel.SETTING, raising=False)
-    assert kernel.fastest_forward(architecture).func is kernel.forward
+    monkeypatch.delenv(dispatch.SETTING, raising=False)
+    assert dispatch.fastest_forward(architecture).func is dispatch.forward
 
 
 @pytest.mark.parametrize("name", rulesets.ARCHITECTURES)

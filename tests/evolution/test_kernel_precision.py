@@ -6,14 +6,14 @@ import jax
 import pytest
 import rulesets
 
-from lqd.evolution import kernel, network
+from lqd.rules.learned import dispatch, network
 
 PAPER = rulesets.PAPER
 
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
 def interpreted(num_heads, params, x, filled, exact=False):
-    return kernel.forward(params, num_heads, x, filled, exact=exact, interpret=True)
+    return dispatch.forward(params, num_heads, x, filled, exact=exact, interpret=True)
 
 
 @pytest.mark.parametrize("num", [40, 300])

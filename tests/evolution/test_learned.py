@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lqd.evolution import network, numerics
-from lqd.evolution.learned import Learned
-from lqd.evolution.network import Architecture
+from lqd.rules import blocks
+from lqd.rules.learned import layers, network, recipe1
+from lqd.rules.learned.network import Architecture
+from lqd.rules.learned.rule import Learned
 
 INF = np.inf
 
@@ -87,7 +88,7 @@ def test_equals_an_independent_forward_pass(rule):
 def test_blocked_attention_equals_the_whole(rule, monkeypatch):
     fitness, descriptor = map(jnp.asarray, population(num=23))
     whole = rule(None, fitness, descriptor)
-    monkeypatch.setattr(numerics, "MAX_TABLE", 4 * 23 * 5)  # blocks of five queries, the last one short
+    monkeypatch.setattr(blocks, "MAX_TABLE", 4 * 23 * 5)  # blocks of five queries, the last one short
     np.testing.assert_allclose(rule(None, fitness, descriptor), whole, rtol=1e-5, atol=1e-5)
 
 
@@ -96,16 +97,16 @@ def test_attention_for_gpus_equals_the_other(rule, num):
     fitness, descriptor = population(num)
     x, filled = network.features(jnp.asarray(fitness), jnp.asarray(descriptor)), jnp.asarray(fitness) > -INF
     expected = network.forward(rule.params, 4, x, filled)
-    found = network.forward(rule.params, 4, x, filled, network._attention_by_reduction)
+    found = network.forward(rule.params, 4, x, filled, recipe1._attention_by_reduction)
     np.testing.assert_allclose(found[filled], expected[filled], rtol=2e-4, atol=2e-5)
 
 
 def test_attention_follows_the_default_device():
-    assert network.fastest_attention() is network._attention
+    assert network.fastest_attention() is recipe1._attention
     with jax.default_device(jax.devices("cpu")[0]):
-        assert network.fastest_attention() is network._attention
+        assert network.fastest_attention() is recipe1._attention
     with jax.default_device("gpu"):
-        assert network.fastest_attention() is network._attention_by_reduction
+        assert network.fastest_attention() is recipe1._attention_by_reduction
 
 
 def test_the_rule_is_blind_to_shift_and_scale_of_every_column(rule):
@@ -128,7 +129,7 @@ def test_the_rule_is_blind_to_shift_and_scale_of_every_column(rule):
 def test_standardise(column, expected):
     padded = jnp.array([*column, 77.0], jnp.float32)
     filled = jnp.array([True] * 4 + [False])
-    np.testing.assert_allclose(network.standardise(padded, filled), [*expected, 0.0], atol=1e-6)
+    np.testing.assert_allclose(layers.standardise(padded, filled), [*expected, 0.0], atol=1e-6)
 
 
 def test_another_descriptor_dimension_is_refused_by_name(rule):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from lqd.evolution import driver, loop
-from lqd.evolution.compiling import Clock
-from lqd.evolution.learned import Learned
+from lqd.evolution.compile_time import Clock
 from lqd.evolution.loop import Start
-from lqd.evolution.reproduction import IsoLine
-from lqd.evolution.rules import DominatedNoveltySearch, GeneticAlgorithm, MapElites, NoveltySearch, Random
+from lqd.evolution.variation import IsoLine
+from lqd.rules.handmade import DominatedNoveltySearch, GeneticAlgorithm, MapElites, NoveltySearch, Random
+from lqd.rules.learned.rule import Learned
 from lqd.tasks.task import Repeated
 from lqd.types import Evaluation, Population, pytree, static
 

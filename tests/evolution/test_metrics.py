@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lqd.evolution import archive, cvt, metrics
+from lqd.evolution import archive, metrics
 from lqd.evolution.archive import Archive
+from lqd.rules import cvt
 from lqd.types import Population
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")

@@ -9,7 +9,7 @@ import pytest
 
 import lqd
 from lqd.evolution import loop
-from lqd.evolution.rules import DominatedNoveltySearch, GeneticAlgorithm, MapElites, NoveltySearch
+from lqd.rules.handmade import DominatedNoveltySearch, GeneticAlgorithm, MapElites, NoveltySearch
 from lqd.types import Population
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")

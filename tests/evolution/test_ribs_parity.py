@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lqd.evolution import cvt, loop
-from lqd.evolution.rules import DominatedNoveltySearch, MapElites
+from lqd.evolution import loop
+from lqd.rules import cvt
+from lqd.rules.handmade import DominatedNoveltySearch, MapElites
 from lqd.types import Evaluation, Population
 
 archives = pytest.importorskip("ribs.archives", reason="pyribs is not installed: pip install ribs")

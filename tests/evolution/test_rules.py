@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lqd.evolution import cvt, neighbours, numerics
-from lqd.evolution.learned import Learned
-from lqd.evolution.rules import DominatedNoveltySearch, FunctionRule, GeneticAlgorithm, MapElites, NoveltySearch, Random
+from lqd.rules import blocks, cvt, neighbours
+from lqd.rules.handmade import DominatedNoveltySearch, GeneticAlgorithm, MapElites, NoveltySearch, Random
+from lqd.rules.learned.rule import Learned
+from lqd.rules.protocol import FunctionRule
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -251,10 +252,10 @@ def test_map_elites_equals_brute_force(rows):
 def test_blocks_change_nothing(monkeypatch):
     fitness, descriptor = map(jnp.asarray, random_population(7, num=50, num_empty=5))
     whole = neighbours.dominated_novelty(fitness, descriptor)
-    monkeypatch.setattr(numerics, "MAX_TABLE", 700)  # blocks of 13, the last one short
+    monkeypatch.setattr(blocks, "MAX_TABLE", 700)  # blocks of 13, the last one short
     for expected, blocked in zip(whole, neighbours.dominated_novelty(fitness, descriptor), strict=True):
         np.testing.assert_allclose(blocked, expected, rtol=1e-6)
-    monkeypatch.setattr(numerics, "MAX_TABLE", 30)  # blocks of seven points
+    monkeypatch.setattr(blocks, "MAX_TABLE", 30)  # blocks of seven points
     points = jnp.asarray(descriptor)
     np.testing.assert_array_equal(
         cvt.nearest(points, RULES["me"].centroids),

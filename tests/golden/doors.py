@@ -213,12 +213,15 @@ def qdax() -> Numbers:
 
 
 def bench() -> Numbers:
-    from lqd.bench.pieces import ARM, Bench, Setting
+    from lqd.bench.runner import Bench
+    from lqd.bench.settings import ARM, Setting
 
     sizes = {"num_seeds": 2, "num_generations": 5, "population_size": SIZE, "batch_size": BATCH, "num_rows": 3}
     found = {}
     with tempfile.TemporaryDirectory() as folder:
-        functions = Bench(Setting(functions=("sphere", "lunacek"), max_dim=5, **sizes), pathlib.Path(folder, "functions"))
+        functions = Bench(
+            Setting(functions=("sphere", "lunacek"), max_dim=5, **sizes), pathlib.Path(folder, "functions")
+        )
         for rule in ("me", "ga", "lqd-f", "lqd-f@random"):
             found |= named(**{f"functions.{rule}": functions.measure(rule)})
         arm = Bench(Setting(functions=ARM, **sizes), pathlib.Path(folder, "arm"))
@@ -279,16 +282,15 @@ def write_files() -> None:
     search.save(FILES / "state.safetensors")
     search.result().save(FILES / "result.safetensors")
     lqd.optimize(plain, rule="dns", num_evaluations=NUM, checkpoint=FILES / "checkpoint-host", **SMALL)
-    lqd.optimize(
-        traced, backend="jax", rule="lqd-f", num_evaluations=NUM, checkpoint=FILES / "checkpoint-jax", **SMALL
-    )
+    lqd.optimize(traced, backend="jax", rule="lqd-f", num_evaluations=NUM, checkpoint=FILES / "checkpoint-jax", **SMALL)
     lqd.save_rule(FILES / "rule.safetensors", lqd.rule("lqd-untrained", num_layers=1), {"note": "an old file"})
     lqd.train(out=FILES / "training", recipe=2, objective="qd", strategy="snes", **TINY_TRAINING)
     lqd.imitate("dns", out=FILES / "imitation", **TINY_IMITATION)
     words = f"run --task arm --rule dns --quiet --num-evaluations {NUM} --population-size {SIZE} --batch-size {BATCH}"
     main([*words.split(), "--archive-cells", "16", "--out", str(FILES / "run")])
     from lqd.bench import suites
-    from lqd.bench.pieces import ARM, Part
+    from lqd.bench.plan import Part
+    from lqd.bench.settings import ARM
 
     tiny = suites.PRESETS["quick"].setting(8, functions=ARM, num_rows=2, num_seeds=2, num_evaluations=24)
     suites.SUITES["robots"] = lambda preset: {"arm": Part(tiny, ("me", "dns", "ga", "random", "lqd-f"))}

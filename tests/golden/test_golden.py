@@ -104,14 +104,14 @@ def test_the_folder_of_an_old_run_is_read(old):
 
 
 def test_an_old_bench_is_read_and_not_run_again(old, monkeypatch):
-    from lqd.bench import pieces
-    from lqd.bench.folder import Folder
+    from lqd.bench import runner, settings
+    from lqd.bench.results import Folder
 
     folder = Folder(old / "bench")
     part = folder.parts["arm"]
-    setting = pieces.Setting(**{name: tuple(v) if isinstance(v, list) else v for name, v in part["setting"].items()})
-    monkeypatch.setattr(pieces, "_run", None)  # would run something
-    bench = pieces.Bench(setting, old / "bench" / "pieces" / "quick" / "arm")
+    setting = settings.Setting(**{name: tuple(v) if isinstance(v, list) else v for name, v in part["setting"].items()})
+    monkeypatch.setattr(runner, "_run", None)  # would run something
+    bench = runner.Bench(setting, old / "bench" / "pieces" / "quick" / "arm")
     for rule in part["rules"]:
         for measure, values in folder.table("arm", rule).items():
             np.testing.assert_allclose(bench.measure(rule)[measure], values, rtol=1e-6)

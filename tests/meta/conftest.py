@@ -12,6 +12,7 @@ import pytest
 import quick
 
 from lqd.meta import config as configs
+from lqd.meta import presets
 
 TINY = {
     "functions": ("sphere", "rastrigin"),
@@ -34,7 +35,7 @@ TINY = {
 
 @pytest.fixture(scope="session")
 def tiny() -> configs.Config:
-    return configs.override(configs.preset("smoke"), TINY)
+    return presets.override(presets.preset("smoke"), TINY)
 
 
 @pytest.fixture(scope="session")

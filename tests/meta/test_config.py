@@ -6,16 +6,18 @@ import json
 import pytest
 
 from lqd.errors import InvalidInput
-from lqd.evolution.network import Architecture
 from lqd.meta import config as configs
-from lqd.meta.config import PRESETS, Config, Stage
-from lqd.tasks import landscape
+from lqd.meta import presets
+from lqd.meta.config import Config, Stage
+from lqd.meta.presets import PRESETS
+from lqd.rules.learned.network import Architecture
+from lqd.tasks.bbob import instances
 
 
 def stages(*sizes):
     """A run whose stages have these lengths and numbers of members."""
     return dataclasses.replace(
-        configs.preset("smoke"), chunk_size=4, stages=tuple(Stage(num, members, 22, 8) for num, members in sizes)
+        presets.preset("smoke"), chunk_size=4, stages=tuple(Stage(num, members, 22, 8) for num, members in sizes)
     )
 
 
@@ -31,12 +33,12 @@ def stages(*sizes):
     ],
 )
 def test_the_numbers_of_a_preset(name, stage):
-    config = configs.preset(name)
+    config = presets.preset(name)
     assert config.stages == (stage,)
     assert (config.strategy, config.sigma, config.init) == ("sep-cma-es", 0.1, "none")
     assert (config.population_size, config.batch_size, config.iso_sigma, config.line_sigma) == (128, 32, 0.005, 0.05)
     assert config.architecture == Architecture()
-    assert config.distribution.functions == landscape.TRAINING
+    assert config.distribution.functions == instances.TRAINING_SET
     assert config.distribution.noise
     assert config.distribution.rotate
 
@@ -50,7 +52,7 @@ def test_smoke_is_the_smallest_and_all_hold_every_function():
 
 def test_an_unknown_preset_lists_those_there_are():
     with pytest.raises(InvalidInput, match=r"unknown preset 'smal'.*There are: smoke, small, reference, paper"):
-        configs.preset("smal")
+        presets.preset("smal")
 
 
 # --- settings ---
@@ -101,24 +103,24 @@ OVERRIDES = {
 @pytest.mark.parametrize("name", OVERRIDES)
 def test_every_setting_replaces_its_number(name):
     value, look = OVERRIDES[name]
-    before = configs.preset("smoke")
-    after = configs.override(before, {name: value})
+    before = presets.preset("smoke")
+    after = presets.override(before, {name: value})
     expected = ("sphere", "rastrigin") if name == "functions" else value
     assert look(after) == expected != look(before)
-    assert configs.override(before, {}) == before
+    assert presets.override(before, {}) == before
 
 
 def test_there_is_no_other_setting():
-    assert set(OVERRIDES) == set(configs.SETTINGS)
+    assert set(OVERRIDES) == set(presets.SETTINGS)
     with pytest.raises(InvalidInput, match=r"unknown setting 'num_taks'. Did you mean 'num_tasks'"):
-        configs.override(configs.preset("smoke"), {"num_taks": 22})
+        presets.override(presets.preset("smoke"), {"num_taks": 22})
 
 
 def test_settings_of_a_stage_replace_those_of_the_last_one():
-    config = configs.override(stages((2, 4), (3, 8)), {"num_meta_generations": 9, "num_generations": 2})
+    config = presets.override(stages((2, 4), (3, 8)), {"num_meta_generations": 9, "num_generations": 2})
     assert config.stages == (Stage(2, 4, 22, 8), Stage(9, 8, 22, 2))
     with pytest.raises(InvalidInput, match="num_tasks belongs to a stage, and this run has none"):
-        configs.override(dataclasses.replace(config, stages=()), {"num_tasks": 22})
+        presets.override(dataclasses.replace(config, stages=()), {"num_tasks": 22})
 
 
 BAD = {
@@ -147,7 +149,7 @@ BAD = {
 def test_bad_settings(case):
     settings, message = BAD[case]
     with pytest.raises(InvalidInput, match=message):
-        configs.override(configs.preset("smoke"), settings)
+        presets.override(presets.preset("smoke"), settings)
 
 
 # --- how members are divided ---
@@ -194,13 +196,13 @@ def test_the_stage_of_a_meta_generation():
 
 @pytest.mark.parametrize("text", ["num_meta_generations=1_000 num_tasks=44", "num-meta-generations=1000,num-tasks=44"])
 def test_a_stage_from_words_is_else_like_the_one_before(text):
-    config = configs.add_stage(stages((2, 4), (3, 8)), text)
+    config = presets.add_stage(stages((2, 4), (3, 8)), text)
     assert config.stages == (Stage(2, 4, 22, 8), Stage(3, 8, 22, 8), Stage(1000, 8, 44, 8))
 
 
 def test_the_first_stage_after_an_imitation_is_that_of_small():
-    config = configs.add_stage(configs.imitation_preset("small"), "num_meta_generations=3")
-    assert config.stages == (dataclasses.replace(configs.SMALL, num_meta_generations=3),)
+    config = presets.add_stage(presets.imitation_preset("small"), "num_meta_generations=3")
+    assert config.stages == (dataclasses.replace(presets.SMALL, num_meta_generations=3),)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +220,7 @@ def test_the_first_stage_after_an_imitation_is_that_of_small():
 )
 def test_bad_words_for_a_stage(text, message):
     with pytest.raises(InvalidInput, match=message):
-        configs.add_stage(stages((2, 4)), text)
+        presets.add_stage(stages((2, 4)), text)
 
 
 # --- to a file and back ---
@@ -226,8 +228,8 @@ def test_bad_words_for_a_stage(text, message):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_config_survives_json(name):
-    config = configs.override(configs.preset(name), {"functions": ("f3", "sphere"), "init": "ns", "seed": 7})
-    config = configs.add_stage(config, "num_meta_generations=3")
+    config = presets.override(presets.preset(name), {"functions": ("f3", "sphere"), "init": "ns", "seed": 7})
+    config = presets.add_stage(config, "num_meta_generations=3")
     again = configs.from_dict(json.loads(json.dumps(configs.to_dict(config))))
     assert again == config
     assert hash(again) == hash(config)
@@ -235,7 +237,7 @@ def test_a_config_survives_json(name):
 
 def test_weights_to_begin_with_bring_their_architecture():
     architecture = Architecture(descriptor_dim=3, num_layers=2)
-    config = configs.begin_with(configs.preset("smoke"), "file", "digest", architecture)
+    config = presets.begin_with(presets.preset("smoke"), "file", "digest", architecture)
     assert (config.init, config.init_sha256, config.architecture) == ("file", "digest", architecture)
     assert config.distribution.descriptor_dim == 3
 
@@ -263,9 +265,9 @@ def test_what_is_not_yet_done_may_change():
         (stages((4, 8)), 1, "meta_population_size (meta-generation 0): 4 there, 8 here"),
         (stages((2, 4), (2, 8)), 4, "meta_population_size (meta-generation 2): 4 there, 8 here"),
         (dataclasses.replace(stages((4, 4)), sigma=0.2), 0, "sigma: 0.1 there, 0.2 here"),
-        (configs.override(stages((4, 4)), {"num_layers": 1}), 0, "architecture.num_layers: 2 there, 1 here"),
-        (configs.override(stages((4, 4)), {"objective": "qd"}), 0, "objective.name: 'fitness' there, 'qd' here"),
-        (configs.override(stages((4, 4)), {"seed": 5}), 0, "seed: 0 there, 5 here"),
+        (presets.override(stages((4, 4)), {"num_layers": 1}), 0, "architecture.num_layers: 2 there, 1 here"),
+        (presets.override(stages((4, 4)), {"objective": "qd"}), 0, "objective.name: 'fitness' there, 'qd' here"),
+        (presets.override(stages((4, 4)), {"seed": 5}), 0, "seed: 0 there, 5 here"),
     ],
 )
 def test_another_run_is_told_by_its_fields(new, done, expected):
@@ -273,7 +275,7 @@ def test_another_run_is_told_by_its_fields(new, done, expected):
 
 
 def test_all_differences_are_named():
-    new = configs.override(stages((4, 4)), {"sigma": 0.5, "seed": 1, "num_generations": 9, "num_tasks": 44})
+    new = presets.override(stages((4, 4)), {"sigma": 0.5, "seed": 1, "num_generations": 9, "num_tasks": 44})
     found = " ".join(configs.differences(stages((4, 4)), new, 1))
     assert all(f"{name}" in found for name in ("sigma: ", "seed: ", "num_generations (", "num_tasks ("))
 

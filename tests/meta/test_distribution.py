@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from lqd.errors import InvalidInput
-from lqd.meta.distribution import Distribution
-from lqd.tasks import landscape
-from lqd.tasks.noise import KINDS
+from lqd.meta.tasks import Distribution
+from lqd.tasks.bbob import instances
+from lqd.tasks.bbob.noise import KINDS
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 FEW = Distribution(functions=("sphere", "rastrigin"))
@@ -33,7 +33,7 @@ def tasks(quick_compilation):
 def test_every_function_is_there_equally_often(tasks):
     assert tasks.num_tasks == 176
     count = collections.Counter(tasks.functions_of_tasks)
-    assert set(count) == set(landscape.TRAINING)
+    assert set(count) == set(instances.TRAINING_SET)
     assert len(count) == 22
     assert set(count.values()) == {8}
 

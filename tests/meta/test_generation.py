@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lqd.evolution import compiling
-from lqd.evolution.learned import Learned
-from lqd.evolution.network import Architecture
+from lqd.evolution import compile_time
 from lqd.meta import config as configs
-from lqd.meta import generation
+from lqd.meta import generation, presets
 from lqd.meta.generation import TRAINING, Generation
+from lqd.rules.learned.network import Architecture
+from lqd.rules.learned.rule import Learned
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -139,12 +139,12 @@ def test_members_that_fail_are_counted(program, tiny):
 
 def test_the_next_meta_generation_compiles_nothing(program, first, tiny):
     states, _ = program(program.place(first[0]), 1)
-    with compiling.Clock() as clock:
+    with compile_time.Clock() as clock:
         for number in (2, 3):
             states, report = program(states, number)
             jax.block_until_ready((states, report))
     assert clock.num_programs == 0
-    with compiling.Clock() as clock:  # which does count
+    with compile_time.Clock() as clock:  # which does count
         jax.block_until_ready(jax.jit(functools.partial(jnp.add, 1))(jnp.arange(3)))
     assert clock.num_programs > 0
 
@@ -182,7 +182,7 @@ np.savez(sys.argv[2], **states[0], **{f"report.{name}": value for name, value in
 def test_four_devices_give_the_bits_of_one(tiny, tmp_path, start_python):
     # Plain tasks: what takes time here is that each device compiles the programs for itself.
     plain = {"functions": ("sphere",), "noise": False, "rotate": False}
-    config = configs.override(tiny, plain | {"meta_population_size": 8})
+    config = presets.override(tiny, plain | {"meta_population_size": 8})
     config = json.dumps(configs.to_dict(config))
     running = {num: start_python(DEVICES, config, tmp_path / f"{num}.npz", num_devices=num) for num in (1, 4)}
     for process in running.values():

@@ -10,11 +10,11 @@ import pytest
 import scipy.stats
 
 from lqd.errors import InvalidInput
-from lqd.evolution import network
-from lqd.evolution.learned import Learned
-from lqd.evolution.network import Architecture
-from lqd.meta import imitation, populations
-from lqd.meta.imitation import Imitation
+from lqd.meta.imitation import agreement, fitting, populations, settings, teachers
+from lqd.meta.imitation.settings import Imitation
+from lqd.rules.learned import network
+from lqd.rules.learned.network import Architecture
+from lqd.rules.learned.rule import Learned
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 INF = np.inf
@@ -36,7 +36,7 @@ CONFIG = Imitation(
     num_held_out=32,
 )
 KEY = jax.random.key(0)
-START = imitation.prepared(network.init_params(KEY, SMALL))
+START = fitting.prepared(network.init_params(KEY, SMALL))
 
 
 def standardised(values):
@@ -46,28 +46,28 @@ def standardised(values):
 
 @pytest.fixture(scope="module")
 def held_out(quick_compilation):
-    return imitation.held_out(jax.random.key(99), CONFIG, "ns", SMALL)
+    return fitting.held_out(jax.random.key(99), CONFIG, "ns", SMALL)
 
 
 @pytest.fixture(scope="module")
 def rounds(quick_compilation, held_out):
     """States and measures of all rounds, the start first."""
-    states, measures = [imitation.init(START)], []
+    states, measures = [fitting.init(START)], []
     for number in range(CONFIG.num_rounds):
-        state, measured = imitation.run_round(KEY, states[-1], number, CONFIG, "ns", SMALL, held_out)
+        state, measured = fitting.run_round(KEY, states[-1], number, CONFIG, "ns", SMALL, held_out)
         states.append(state)
         measures.append({name: float(value) for name, value in measured.items()})
     return states, measures
 
 
 def teacher(name, population_size=4):
-    return imitation.teacher_rule(name, population_size, 2)
+    return teachers.teacher_rule(name, population_size, 2)
 
 
 def test_ranks_share_ties_and_leave_out_empty_slots():
     scores = jnp.array([2.0, INF, 2.0, 5.0, -INF, 9.0], jnp.float32)
     filled = jnp.array([True, True, True, True, True, False])
-    np.testing.assert_array_equal(imitation.ranks(scores, filled), [1.5, 4.0, 1.5, 3.0, 0.0, 0.0])
+    np.testing.assert_array_equal(teachers.ranks(scores, filled), [1.5, 4.0, 1.5, 3.0, 0.0, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_targets_by_hand(name, expected):
     """On a line at 0, 1, 3 and 7, with an empty slot far away; the second and third are equally fit."""
     descriptor = jnp.array([[0.0, 0], [1.0, 0], [3.0, 0], [100.0, 0], [7.0, 0]], jnp.float32)
     fitness = jnp.array([4.0, 3.0, 3.0, -INF, 1.0], jnp.float32)
-    target = np.asarray(imitation.targets(teacher(name), fitness, descriptor))
+    target = np.asarray(teachers.targets(teacher(name), fitness, descriptor))
     np.testing.assert_allclose(target[[0, 1, 2, 4]], standardised(expected), atol=1e-6)
     assert target[3] == 0
 
@@ -92,24 +92,24 @@ def test_map_elites_ties_all_but_the_elites_at_the_bottom():
     assert cells.shape == (4, 2)
     descriptor = jnp.stack([cells[0], cells[0], cells[1], cells[2], cells[2]])
     fitness = jnp.array([1.0, 2.0, 0.5, 3.0, -INF], jnp.float32)
-    target = np.asarray(imitation.targets(teacher("me"), fitness, descriptor))
+    target = np.asarray(teachers.targets(teacher("me"), fitness, descriptor))
     np.testing.assert_allclose(target[:4], standardised([0, 2, 1, 3]), atol=1e-6)
     everyone = jnp.stack([cells[0]] * 5)
-    target = np.asarray(imitation.targets(teacher("me"), fitness, everyone))
+    target = np.asarray(teachers.targets(teacher("me"), fitness, everyone))
     np.testing.assert_allclose(target[:4], standardised([1, 1, 1, 3]), atol=1e-6)
 
 
 def test_all_equal_and_all_empty_give_targets_of_zero():
     for fitness in (jnp.ones(4, jnp.float32), jnp.full(4, -INF, jnp.float32)):
-        np.testing.assert_array_equal(imitation.targets(teacher("ns"), fitness, jnp.ones((4, 2), jnp.float32)), 0)
+        np.testing.assert_array_equal(teachers.targets(teacher("ns"), fitness, jnp.ones((4, 2), jnp.float32)), 0)
 
 
-@pytest.mark.parametrize("name", imitation.TEACHERS)
+@pytest.mark.parametrize("name", teachers.TEACHERS)
 def test_agreement_equals_scipy_and_a_count_of_survivors(name):
     fitness, descriptor = populations.synthetic(jax.random.key(3), 40, 20, 2)
     descriptor = descriptor.at[:, 5].set(descriptor[:, 4])  # a tie
     student, rule = Learned(START, SMALL), teacher(name, 12)
-    found = imitation.agreement(START, SMALL, rule, fitness, descriptor, 12)
+    found = agreement.agreement(START, SMALL, rule, fitness, descriptor, 12)
     ours, theirs = (np.asarray(jax.vmap(rule, (None, 0, 0))(None, fitness, descriptor)) for rule in (student, rule))
 
     def best(scores):
@@ -125,7 +125,7 @@ def test_agreement_equals_scipy_and_a_count_of_survivors(name):
 def test_a_rule_agrees_with_itself():
     fitness, descriptor = populations.synthetic(jax.random.key(4), 20, 20, 2)
     rule = Learned(START, SMALL)
-    found = imitation.agreement(rule.params, SMALL, rule, fitness, descriptor, 12)
+    found = agreement.agreement(rule.params, SMALL, rule, fitness, descriptor, 12)
     np.testing.assert_allclose(found["spearman"], 1, atol=1e-5)
     np.testing.assert_array_equal(found["kept"], 1)
 
@@ -184,9 +184,9 @@ def test_runs_give_the_populations_that_competed(held_out):
 
 def test_own_runs_follow_the_rule_that_decides():
     def descriptors(params, is_own):
-        return imitation.collect(KEY, params, jnp.bool(is_own), CONFIG, "ns", SMALL)[1]
+        return fitting.collect(KEY, params, jnp.bool(is_own), CONFIG, "ns", SMALL)[1]
 
-    one, other = START, imitation.prepared(network.init_params(jax.random.key(1), SMALL))
+    one, other = START, fitting.prepared(network.init_params(jax.random.key(1), SMALL))
     np.testing.assert_array_equal(descriptors(one, False), descriptors(other, False))  # the teacher's
     own, differently = descriptors(one, True), descriptors(other, True)
     np.testing.assert_array_equal(own[:4], differently[:4])  # nobody has competed yet
@@ -195,8 +195,8 @@ def test_own_runs_follow_the_rule_that_decides():
 
 def test_training_raises_the_agreement_on_held_out_populations(rounds, held_out):
     states, measures = rounds
-    rule, params = teacher("ns", CONFIG.population_size), imitation.params_of(states[0])
-    before = imitation.agreement(params, SMALL, rule, *held_out["synthetic"], CONFIG.population_size)
+    rule, params = teacher("ns", CONFIG.population_size), fitting.params_of(states[0])
+    before = agreement.agreement(params, SMALL, rule, *held_out["synthetic"], CONFIG.population_size)
     assert abs(np.mean(before["spearman"])) < 0.35
     assert measures[-1]["spearman_synthetic"] > np.mean(before["spearman"]) + 0.3
     assert measures[-1]["spearman_runs"] > 0.2
@@ -205,17 +205,17 @@ def test_training_raises_the_agreement_on_held_out_populations(rounds, held_out)
 
 
 def test_rounds_of_a_kind_are_one_program(rounds):
-    before = imitation.fit._cache_size()
+    before = fitting.fit._cache_size()
     for number in (1, 4):
-        imitation.run_round(KEY, rounds[0][number], number, CONFIG, "ns", SMALL)
-    assert imitation.fit._cache_size() == before
+        fitting.run_round(KEY, rounds[0][number], number, CONFIG, "ns", SMALL)
+    assert fitting.fit._cache_size() == before
 
 
 @pytest.mark.parametrize("number", [1, 4])  # one synthetic round, one own round
 def test_a_round_resumed_from_saved_arrays_gives_the_same_bits(rounds, number):
     states, _ = rounds
     saved = jax.tree.map(np.asarray, states[number])
-    resumed, _ = imitation.run_round(KEY, jax.tree.map(jnp.asarray, saved), number, CONFIG, "ns", SMALL)
+    resumed, _ = fitting.run_round(KEY, jax.tree.map(jnp.asarray, saved), number, CONFIG, "ns", SMALL)
     jax.tree.map(np.testing.assert_array_equal, resumed, states[number + 1])
 
 
@@ -228,10 +228,10 @@ def test_state_is_a_plain_dictionary_of_float32_and_int32(rounds):
     assert all(np.isfinite(leaf).all() for _, leaf in leaves)
 
 
-gradients = jax.jit(jax.vmap(jax.grad(imitation.loss_of_one), (None, None, 0, 0, 0)), static_argnums=1)
+gradients = jax.jit(jax.vmap(jax.grad(fitting.loss_of_one), (None, None, 0, 0, 0)), static_argnums=1)
 
 
-@pytest.mark.parametrize("name", imitation.TEACHERS)
+@pytest.mark.parametrize("name", teachers.TEACHERS)
 def test_gradients_are_finite_whatever_the_population(name):
     fitness, descriptor = populations.synthetic(jax.random.key(6), 6, 10, 2)
     fitness = fitness.at[0].set(-INF)  # nobody
@@ -239,17 +239,17 @@ def test_gradients_are_finite_whatever_the_population(name):
     descriptor, fitness = descriptor.at[2].set(0.5), fitness.at[2].set(1.0)  # all alike
     fitness = fitness.at[3, :7].set(-INF)
     x = jax.vmap(network.features)(fitness, descriptor)
-    target = jax.vmap(lambda f, d: imitation.targets(teacher(name), f, d))(fitness, descriptor)
+    target = jax.vmap(lambda f, d: teachers.targets(teacher(name), f, d))(fitness, descriptor)
     gradient = gradients(START, SMALL.num_heads, x, fitness > -INF, target)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
 def test_the_loss_sees_neither_shift_nor_scale_but_the_order(monkeypatch):
-    target = imitation.targets(teacher("ga"), jnp.arange(10, dtype=jnp.float32), jnp.zeros((10, 2), jnp.float32))
+    target = teachers.targets(teacher("ga"), jnp.arange(10, dtype=jnp.float32), jnp.zeros((10, 2), jnp.float32))
 
     def loss(scores):
         monkeypatch.setattr(network, "forward", lambda *_: scores)
-        return float(imitation.loss_of_one({}, 1, None, jnp.ones(10, bool), target))
+        return float(fitting.loss_of_one({}, 1, None, jnp.ones(10, bool), target))
 
     assert abs(loss(target)) < 1e-3
     assert abs(loss(target + 7) - loss(target)) < 1e-5
@@ -276,7 +276,7 @@ def test_bad_settings_are_refused(change, message):
 
 def test_an_unknown_teacher_is_refused_with_the_choices():
     with pytest.raises(InvalidInput, match="'dns'"):
-        imitation.teacher_rule("dnss", 4, 2)
+        teachers.teacher_rule("dnss", 4, 2)
 
 
 @pytest.mark.long
@@ -285,11 +285,11 @@ def test_an_unknown_teacher_is_refused_with_the_choices():
     [("ns", 1, 0.9, 0.8), ("dns", 1, 0.85, 0.7), ("ns", 2, 0.95, 0.95), ("dns", 2, 0.95, 0.95)],
 )
 def test_minutes_on_a_cpu_reach_the_goal(name, recipe, synthetic, runs):
-    config, architecture = imitation.CPU, Architecture(recipe=recipe)
-    held_out = imitation.held_out(jax.random.key(99), config, name, architecture)
-    state, began = imitation.init(imitation.prepared(network.init_params(KEY, architecture))), time.perf_counter()
+    config, architecture = settings.CPU, Architecture(recipe=recipe)
+    held_out = fitting.held_out(jax.random.key(99), config, name, architecture)
+    state, began = fitting.init(fitting.prepared(network.init_params(KEY, architecture))), time.perf_counter()
     for number in range(config.num_rounds):
-        state, measured = imitation.run_round(KEY, state, number, config, name, architecture, held_out)
+        state, measured = fitting.run_round(KEY, state, number, config, name, architecture, held_out)
     jax.block_until_ready(state)
     measured = {key: round(float(value), 3) for key, value in measured.items()}
     print(f"{name}: {time.perf_counter() - began:.0f} s, {measured}")

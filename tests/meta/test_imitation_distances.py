@@ -3,10 +3,10 @@
 import jax
 import pytest
 
-from lqd.evolution import network
-from lqd.evolution.network import Architecture
-from lqd.meta import imitation
-from lqd.meta.imitation import Imitation
+from lqd.meta.imitation import fitting
+from lqd.meta.imitation.settings import Imitation
+from lqd.rules.learned import network
+from lqd.rules.learned.network import Architecture
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -18,10 +18,10 @@ def test_recipe_2_learns_too():
         num_warmup_steps=10, synthetic_size=24, population_size=24, batch_size=8, num_generations=12, num_snapshots=4,
         num_per_function=2, functions=("sphere",), num_held_out=32,
     )  # fmt: skip
-    held_out = imitation.held_out(jax.random.key(99), config, "dns", architecture)
-    state, losses = imitation.init(imitation.prepared(network.init_params(key, architecture))), []
+    held_out = fitting.held_out(jax.random.key(99), config, "dns", architecture)
+    state, losses = fitting.init(fitting.prepared(network.init_params(key, architecture))), []
     for number in range(config.num_rounds):
-        state, measured = imitation.run_round(key, state, number, config, "dns", architecture, held_out)
+        state, measured = fitting.run_round(key, state, number, config, "dns", architecture, held_out)
         losses.append(float(measured["loss"]))
     assert losses[-1] < losses[0]
     assert float(measured["spearman_synthetic"]) > 0.5

@@ -5,8 +5,8 @@ import signal
 import numpy as np
 import pytest
 
-from lqd import checkpoint
 from lqd.errors import InvalidInput, Unreadable
+from lqd.io import files
 from lqd.meta.store import NUM_KEPT, Saved, Store
 
 
@@ -75,11 +75,11 @@ def overwrite_with_text(path):
 
 
 def overwrite_with_other_kind(path):
-    checkpoint.write_arrays(path, "validation", {"x": np.zeros(2)}, {})
+    files.write_arrays(path, "validation", {"x": np.zeros(2)}, {})
 
 
 def overwrite_with_other_description(path):
-    checkpoint.write_arrays(path, "training", {"x": np.zeros(2)}, {"config": {"stages": []}})
+    files.write_arrays(path, "training", {"x": np.zeros(2)}, {"config": {"stages": []}})
 
 
 DAMAGES = [truncate, flip, empty, overwrite_with_text, overwrite_with_other_kind, overwrite_with_other_description]

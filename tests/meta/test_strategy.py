@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from lqd import checkpoint
 from lqd.errors import InvalidInput
+from lqd.io import files
 from lqd.meta.strategy import NAMES, Strategy
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -96,8 +96,8 @@ def test_the_state_is_a_dictionary_of_plain_arrays_before_and_after(name):
 def test_goes_on_from_a_file(name, tmp_path):
     search = strategy(name)
     state = climb(search, 5, jax.random.key(0), search.init(jnp.zeros(20)))
-    checkpoint.write_arrays(tmp_path / "s", "state", {k: np.asarray(v) for k, v in state.items()}, {})
-    restored = {k: jnp.asarray(v) for k, v in checkpoint.read_arrays(tmp_path / "s", "state")[0].items()}
+    files.write_arrays(tmp_path / "s", "state", {k: np.asarray(v) for k, v in state.items()}, {})
+    restored = {k: jnp.asarray(v) for k, v in files.read_arrays(tmp_path / "s", "state")[0].items()}
     again, undisturbed = (climb(search, 5, jax.random.key(1), s) for s in (restored, state))
     assert_same(again, undisturbed)
 

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from lqd import catalogue
-from lqd.checkpoint import read_arrays
-from lqd.evolution.learned import Learned
-from lqd.meta import config as configs
-from lqd.meta import generation, validation
+from lqd.io.files import read_arrays
+from lqd.meta import generation, presets, validation
 from lqd.meta.objective import NAMES
 from lqd.meta.validation import PANEL, Validator, compare, gain
+from lqd.rules import catalogue
+from lqd.rules.learned.rule import Learned
 from lqd.tasks.task import Repeated
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -155,7 +154,7 @@ def test_the_score_is_that_of_the_objective(validator, tiny):
     table = {name: np.full(tiny.validation.num_tasks, 1e9 if name == "novelty" else -1e9) for name in NAMES}
     assert validator.judge(table).score == 0
     curious = object.__new__(Validator)
-    curious.__dict__ = validator.__dict__ | {"config": configs.override(tiny, {"objective": "novelty"})}
+    curious.__dict__ = validator.__dict__ | {"config": presets.override(tiny, {"objective": "novelty"})}
     assert curious.judge(table).score == 1
     assert curious.judge(table).wins.tolist() == [1] * tiny.validation.num_tasks
 
@@ -187,7 +186,7 @@ def test_the_panel_is_read_from_its_file(validator, tiny, cache, no_runs):
     "same", [{"seed": 9}, {"num_meta_generations": 9}, {"sigma": 1.0}, {"objective": "qd"}, {"num_layers": 2}]
 )
 def test_the_file_serves_runs_with_the_same_tasks(validator, tiny, cache, no_runs, same):
-    again = Validator(configs.override(tiny, same), cache)
+    again = Validator(presets.override(tiny, same), cache)
     np.testing.assert_array_equal(again.panel["me"]["qd"], validator.panel["me"]["qd"])
 
 
@@ -204,7 +203,7 @@ def test_the_file_serves_runs_with_the_same_tasks(validator, tiny, cache, no_run
 )
 def test_a_file_of_other_settings_is_not_used(validator, tiny, cache, no_runs, other):
     with pytest.raises(Computed):
-        Validator(configs.override(tiny, other), cache)
+        Validator(presets.override(tiny, other), cache)
 
 
 @pytest.mark.parametrize("keep", [0, 100, -1])

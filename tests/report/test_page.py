@@ -7,8 +7,8 @@ import planted
 import pytest
 
 import lqd
-from lqd import report
-from lqd.bench.folder import Folder
+from lqd.bench.results import Folder
+from lqd.report import page
 
 pytestmark = browser.needed
 
@@ -121,7 +121,7 @@ def test_without_landscapes_nothing_leads_there(window, tmp_path):
     folder = planted.write(tmp_path / "bench", {}, suite="robots")
     for path in (folder / "landscape").iterdir():
         path.unlink()
-    window.open(report.write(folder).as_uri())
+    window.open(page.write(folder).as_uri())
     shown = "return [...document.querySelectorAll('nav a')].filter((one) => one.offsetWidth > 0).map((one) => one.hash)"
     assert window.run(shown) == ["#claims", "#figures", "#numbers"]
     assert window.complaints() == []

@@ -8,11 +8,10 @@ import numpy as np
 import planted
 import pytest
 
-from lqd import report
-from lqd.bench.folder import Folder
+from lqd.bench.results import Folder
 from lqd.cli import main
 from lqd.errors import InvalidInput, Unreadable
-from lqd.figures import suites
+from lqd.report import bench_figures, page, style
 
 
 def texts(figure):
@@ -20,15 +19,15 @@ def texts(figure):
     return " ".join(found)
 
 
-@pytest.mark.parametrize("name", suites.FIGURES)
+@pytest.mark.parametrize("name", bench_figures.FIGURES)
 def test_every_figure_says_that_it_is_quick(folder, name):
-    figure = suites.FIGURES[name](Folder(folder))
+    figure = bench_figures.FIGURES[name](Folder(folder))
     assert "QUICK PRESET" in texts(figure)
 
 
 def test_bars_are_medians_in_units_of_randoms(folder):
     read = Folder(folder)
-    ax = suites.bars_ood(read).axes[1]
+    ax = bench_figures.bars_ood(read).axes[1]
     novelty = {rule: read.table("ood", rule)["novelty"] for rule in read.parts["ood"]["rules"]}
     rules = [rule for rule in novelty if rule != "random"]
     expected = [np.median(novelty[rule], axis=0) / np.median(novelty["random"], axis=0) for rule in rules]
@@ -37,9 +36,9 @@ def test_bars_are_medians_in_units_of_randoms(folder):
 
 
 def test_the_pareto_front_is_drawn_through_those_not_dominated(folder):
-    ax = suites.pareto(Folder(folder)).axes[0]
+    ax = bench_figures.pareto(Folder(folder)).axes[0]
     (front,) = [line for line in ax.lines if line.get_label() == "not dominated"]
-    points = [line.get_xydata()[0] for line in ax.lines if line.get_marker() in suites.MARKERS.values()]
+    points = [line.get_xydata()[0] for line in ax.lines if line.get_marker() in style.MARKERS.values()]
     best = [p for p in points if not any((q >= p).all() and (q > p).any() for q in points)]
     np.testing.assert_allclose(front.get_xydata(), sorted(map(tuple, best)))
 
@@ -57,18 +56,18 @@ def test_files(folder, capsys, tmp_path):
             main(["figure", "pareto", *given])
         assert "figure needs one folder of results" in capsys.readouterr().err
     with pytest.raises(InvalidInput, match=r"figure.*'paretto'.*pareto"):
-        report.draw("paretto", folder)
+        page.draw("paretto", folder)
     with pytest.raises(InvalidInput, match=r"out must end in"):
-        report.draw("pareto", folder, tmp_path / "a.bmp")
+        page.draw("pareto", folder, tmp_path / "a.bmp")
 
 
 def test_a_figure_whose_results_are_missing_says_what_to_run(tmp_path):
     folder = planted.write(tmp_path, {}, suite="robots")
     with pytest.raises(InvalidInput, match=r"no results for 'grid': lqd bench --suite grid"):
-        report.draw("grid", folder)
+        page.draw("grid", folder)
     (folder / "results.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(Unreadable, match=r"Parquet files cannot be read"):
-        report.draw("robots", folder)
+        page.draw("robots", folder)
 
 
 def test_the_page_loads_nothing_and_names_stay_text(page):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lqd import tasks
-from lqd.tasks.altered import Altered
 from lqd.tasks.task import Repeated
+from lqd.tasks.without_descriptors import Altered
 
 
 @pytest.mark.parametrize("kind", ["random", "zero"])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import lqd
-from lqd.evolution.compiling import Clock
+from lqd.evolution.compile_time import Clock
 from lqd.tasks.anchors import random_search
 from lqd.tasks.task import Repeated, Task, TaskBatch
 

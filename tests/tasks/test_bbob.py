@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lqd.tasks import bbob
+from lqd.tasks.bbob import functions as bbob
 
 DATA = pathlib.Path(__file__).parents[1] / "data"
 NUMBERS = range(1, 25)

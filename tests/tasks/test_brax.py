@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import lqd
-from lqd import cli, runs, show, tasks
+from lqd import cli, tasks
+from lqd.cli import execute
 from lqd.errors import InvalidInput
+from lqd.report import robots_page
 from lqd.tasks import brax as robots
 from lqd.types import pytree
 
@@ -100,9 +102,9 @@ def test_robots_are_listed_and_bad_settings_are_said():
     with pytest.raises(InvalidInput, match=r"backend.*'springs'.*spring"):
         tasks.make("brax/hopper", backend="springs")
     with pytest.raises(InvalidInput, match=r"episode-length is for robots"):
-        runs.make_task(cli.parse(["run", "--task", "arm", "--episode-length", "3"]))
+        execute.make_task(cli.parse(["run", "--task", "arm", "--episode-length", "3"]))
     with pytest.raises(InvalidInput, match=r"--noise is for function tasks; 'brax/hopper'"):
-        runs.make_task(cli.parse(["run", "--task", "brax/hopper", "--noise"]))
+        execute.make_task(cli.parse(["run", "--task", "brax/hopper", "--noise"]))
 
 
 @pytest.mark.skipif(has_brax, reason="brax is installed")
@@ -150,7 +152,7 @@ def test_the_whole_path(tmp_path, capsys):
         whole = evaluate(key, x)
         np.testing.assert_allclose(parts.fitness[i], whole.fitness, rtol=1e-3)
         np.testing.assert_allclose(parts.descriptor[i], whole.descriptor, rtol=1e-3, atol=1e-3)
-    assert len(show.different(result.population, task, 3)) <= 3
+    assert len(robots_page.different(result.population, task, 3)) <= 3
 
 
 @needs_brax
@@ -160,11 +162,11 @@ def test_what_is_shown_is_what_was_measured():
     x = 0.25 * jax.random.normal(jax.random.key(2), (1, task.dim))
     keys = jax.random.key(0)[None]
     _, descriptor, num_steps = jax.jit(task.measured)(keys, x)
-    (episode,) = show.episodes(task, np.asarray(x))
+    (episode,) = robots_page.episodes(task, np.asarray(x))
     assert len(episode.touching) == int(num_steps[0]) + 1
     (foot,) = robots.ROBOTS["hopper"].feet
     np.testing.assert_allclose(episode.touching[1:, foot].mean(), descriptor[0, 0], rtol=1e-5)
-    shown = show.movement(task, episode, "")
+    shown = robots_page.movement(task, episode, "")
     num, parts = len(shown["times"]), len(shown["radius"])
     points = np.frombuffer(base64.b64decode(shown["points"]), "<f4").reshape(num, parts, 2, 3)
     root = np.frombuffer(base64.b64decode(shown["root"]), "<f4").reshape(num, 1, 1, 3)
@@ -178,7 +180,7 @@ def test_what_is_shown_is_what_was_measured():
 
 def test_show_is_for_robots(tmp_path):
     with pytest.raises(InvalidInput, match=r"no manifest.json"):
-        show.write(tmp_path)
+        robots_page.write(tmp_path)
     (tmp_path / "manifest.json").write_text('{"config": {"task": "arm", "seed": 0}}')
     with pytest.raises(InvalidInput, match=r"'arm', and there is nothing to watch"):
-        show.write(tmp_path)
+        robots_page.write(tmp_path)

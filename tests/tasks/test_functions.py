@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lqd.tasks import functions
+from lqd.tasks.bbob import ood
 
 REFERENCE = json.loads((pathlib.Path(__file__).parents[1] / "data" / "ood_reference.json").read_text())
 DIMS = (2, 8, 16)
@@ -24,7 +24,7 @@ def points(dim):
 @jax.jit
 def all_functions(x, x_opt, R, num_dims):
     """(4, points) in a frame of width 16."""
-    return jnp.stack([functions.value(name, x, x_opt[i], R, num_dims) for i, name in enumerate(functions.NAMES)])
+    return jnp.stack([ood.value(name, x, x_opt[i], R, num_dims) for i, name in enumerate(ood.NAMES)])
 
 
 def pad(array, fill):
@@ -35,10 +35,10 @@ def pad(array, fill):
 @pytest.mark.parametrize("fill", [0.0, 1e5])
 def test_agrees_with_the_reference(dim, fill):
     """With x_opt = z* and no rotation, the function is the textbook one."""
-    z_opt = np.asarray([functions.optimum(name, dim) for name in functions.NAMES])
+    z_opt = np.asarray([ood.optimum(name, dim) for name in ood.NAMES])
     with x64(True):
         value = np.asarray(all_functions(pad(points(dim), fill), pad(z_opt, -fill), np.eye(16), dim))
-    expected = [[REFERENCE[name][str(dim)][p] for p in "ABC"] for name in functions.NAMES]
+    expected = [[REFERENCE[name][str(dim)][p] for p in "ABC"] for name in ood.NAMES]
     np.testing.assert_allclose(value, expected, rtol=1e-12)
 
 
@@ -63,11 +63,11 @@ def test_float32_keeps_its_digits(dim):
 def test_rotates_about_the_optimum():
     """A quarter turn: u = (-1, 2) for x - x_opt = (2, 1)."""
     quarter = np.asarray([[0.0, -1.0], [1.0, 0.0]])
-    value = functions.value("dixon_price", np.asarray([3.0, 0.0]), np.asarray([1.0, -1.0]), quarter)
+    value = ood.value("dixon_price", np.asarray([3.0, 0.0]), np.asarray([1.0, -1.0]), quarter)
     z = np.asarray([1.0 - 1.0, 2**-0.5 + 2.0])
     assert value == pytest.approx((z[0] - 1) ** 2 + 2 * (2 * z[1] ** 2 - z[0]) ** 2, rel=1e-6)
 
 
 def test_unknown_name():
     with pytest.raises(ValueError, match=r"unknown function 'akley'. Did you mean 'ackley'"):
-        functions.value("akley", np.zeros(2), np.zeros(2), np.eye(2))
+        ood.value("akley", np.zeros(2), np.zeros(2), np.eye(2))

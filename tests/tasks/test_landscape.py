@@ -15,7 +15,8 @@ import pytest
 import scipy.stats
 
 from lqd.errors import InvalidInput
-from lqd.tasks import bbob, landscape
+from lqd.tasks.bbob import functions as bbob
+from lqd.tasks.bbob import instances
 from lqd.tasks.task import Task, TaskBatch
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -36,7 +37,7 @@ def evaluate(batch, keys, x):
 
 
 def sample(seed, **settings):
-    return landscape.sample_batch(jax.random.key(seed), landscape.FUNCTIONS, COUNT, **(SETTINGS | settings))
+    return instances.sample_batch(jax.random.key(seed), instances.FUNCTIONS, COUNT, **(SETTINGS | settings))
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,7 @@ def test_rotations_are_orthogonal_and_random(batch):
 
 def test_rotations_are_haar():
     """The first entry of a Haar rotation in dimension 3 is uniform in [-1, 1]; without the sign fix it is not."""
-    (instances,) = landscape.sample_batch(jax.random.key(4), ["sphere"], 2000, width=3, min_dim=3, max_dim=3).instances
+    (instances,) = instances.sample_batch(jax.random.key(4), ["sphere"], 2000, width=3, min_dim=3, max_dim=3).instances
     for rotation in (instances.R, instances.Q):
         for i, j in ((0, 0), (1, 1), (2, 0)):
             entry = np.asarray(rotation[:, i, j])
@@ -118,16 +119,16 @@ def test_padding_never_leaks(batch, x):
 
 
 def test_dimensions_are_uniform():
-    (instances,) = landscape.sample_batch(jax.random.key(4), ["sphere"], 2000, width=3, min_dim=2, max_dim=3).instances
+    (instances,) = instances.sample_batch(jax.random.key(4), ["sphere"], 2000, width=3, min_dim=2, max_dim=3).instances
     assert scipy.stats.binomtest(int((instances.num_dims == 2).sum()), 2000).pvalue > 1e-4
     assert set(np.unique(instances.num_dims)) == {2, 3}
 
 
 def test_optima_are_drawn_as_coco_draws_them(batch):
-    optimum = dict(zip(landscape.FUNCTIONS, stacked(batch, "x_opt"), strict=True))
-    mask = dict(zip(landscape.FUNCTIONS, live(batch), strict=True))
-    dims = dict(zip(landscape.FUNCTIONS, stacked(batch, "num_dims"), strict=True))
-    rotation = dict(zip(landscape.FUNCTIONS, stacked(batch, "R"), strict=True))
+    optimum = dict(zip(instances.FUNCTIONS, stacked(batch, "x_opt"), strict=True))
+    mask = dict(zip(instances.FUNCTIONS, live(batch), strict=True))
+    dims = dict(zip(instances.FUNCTIONS, stacked(batch, "num_dims"), strict=True))
+    rotation = dict(zip(instances.FUNCTIONS, stacked(batch, "R"), strict=True))
     for name, magnitude in (("linear_slope", 5), ("schwefel", 4.2096874637 / 2), ("lunacek", 1.25)):
         np.testing.assert_allclose(np.abs(optimum[name]), magnitude * mask[name], rtol=1e-6)
         assert len(np.unique(np.sign(optimum[name][mask[name]]))) == 2
@@ -145,7 +146,7 @@ def test_optima_are_drawn_as_coco_draws_them(batch):
 @pytest.mark.parametrize(("function", "reach", "first"), [("gallagher_101", 5.0, 1e3), ("gallagher_21", 4.9, 1e6)])
 def test_peaks(batch, function, reach, first):
     """The structure of COCO's peaks, which the golden file holds too."""
-    instances = batch.instances[landscape.FUNCTIONS.index(function)]
+    instances = batch.instances[instances.FUNCTIONS.index(function)]
     centres, diagonals, heights = (np.asarray(array, np.float64) for array in instances.peaks)
     num_peaks = bbob.GALLAGHER[bbob.index(function)]
     for i in range(COUNT):
@@ -180,7 +181,7 @@ def test_agrees_with_bbobax(batch, x):
     theirs = {}
     with jax.numpy_dtype_promotion("standard"):
         for name in names:
-            k = landscape.FUNCTIONS.index(name)
+            k = instances.FUNCTIONS.index(name)
             i = batch.instances[k]
             n = int(i.num_dims[0])
             params = bbobax.problem.BBOBParams(
@@ -195,7 +196,7 @@ def test_agrees_with_bbobax(batch, x):
             evaluate_one = jax.jit(lambda x, problem=problem, params=params: sum(problem._value(x, params)))
             theirs[name] = np.asarray([evaluate_one(point[:n]) for point in x[k * COUNT]])
     for name, value in theirs.items():
-        mine = -ours[landscape.FUNCTIONS.index(name), 0]
+        mine = -ours[instances.FUNCTIONS.index(name), 0]
         np.testing.assert_allclose(mine, value, rtol=5e-3 if name == "griewank_rosenbrock" else 5e-4, err_msg=name)
 
 
@@ -231,7 +232,7 @@ def test_same_key_same_instances_and_other_functions_do_not_matter(batch):
     for a, b in zip(jax.tree.leaves(batch), jax.tree.leaves(again), strict=True):
         np.testing.assert_array_equal(a, b)
     assert np.all(stacked(other, "projection")[..., 0] != stacked(batch, "projection")[..., 0])
-    few = landscape.sample_batch(jax.random.key(0), ("f21", "sphere"), COUNT, **SETTINGS)
+    few = instances.sample_batch(jax.random.key(0), ("f21", "sphere"), COUNT, **SETTINGS)
     assert few.functions == ("gallagher_101", "sphere")
     for mine, theirs in zip(few.instances, (batch.instances[20], batch.instances[0]), strict=True):
         for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True):
@@ -253,7 +254,7 @@ def test_another_key_compiles_nothing(batch, x):
 
 
 def test_without_noise_and_rotation():
-    batch = landscape.sample_batch(jax.random.key(0), [1, 9, 19], 3, **SETTINGS, noise=False, rotate=False)
+    batch = instances.sample_batch(jax.random.key(0), [1, 9, 19], 3, **SETTINGS, noise=False, rotate=False)
     assert all(instance.noise is None for instance in batch.instances)
     np.testing.assert_array_equal(batch.instances[1].R, np.broadcast_to(np.eye(WIDTH), (3, WIDTH, WIDTH)))
     n = np.asarray(batch.instances[1].num_dims)[:, None]
@@ -270,31 +271,31 @@ def test_contracts(batch):
     np.testing.assert_array_equal(batch.f_opt, np.zeros(28 * COUNT))
     assert batch.functions_of_tasks[COUNT - 1 : COUNT + 1] == ("sphere", "ellipsoidal")
 
-    task = landscape.make("f3", dim=4, seed=1, descriptor_dim=3)
+    task = instances.make("f3", dim=4, seed=1, descriptor_dim=3)
     assert isinstance(task, Task)
     assert (task.name, task.dim, task.descriptor_dim, float(task.f_opt)) == ("bbob/rastrigin", 4, 3, 0.0)
     np.testing.assert_array_equal(task.descriptor_bounds, [np.full(3, -20), np.full(3, 20)])
     x = jnp.ones((2, 4))
     np.testing.assert_array_equal(task.evaluate(jax.random.key(0), x).fitness, task.noiseless(x))
-    other = landscape.make("f3", dim=4, seed=2, descriptor_dim=3)
+    other = instances.make("f3", dim=4, seed=2, descriptor_dim=3)
     assert np.all(other.instance.x_opt != task.instance.x_opt)
     assert batch.task(28 * COUNT - 1).name == "ood/levy"
     assert batch.task(20 * COUNT).name == "bbob/gallagher_101"
-    assert set(landscape.FUNCTIONS) - set(landscape.TRAINING) == set(landscape.OOD)
+    assert set(instances.FUNCTIONS) - set(instances.TRAINING_SET) == set(instances.OOD)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: landscape.make("sphere", dim=1), "dim must be at least 2, got 1"),
-        (lambda: landscape.make("levi", dim=2), "unknown function.*'levi'. Did you mean 'levy'"),
-        (lambda: landscape.make(25, dim=2), "unknown function.* 25"),
-        (lambda: landscape.make("sphere", dim=2, descriptor_dim=0), "descriptor_dim must be at least 1, got 0"),
+        (lambda: instances.make("sphere", dim=1), "dim must be at least 2, got 1"),
+        (lambda: instances.make("levi", dim=2), "unknown function.*'levi'. Did you mean 'levy'"),
+        (lambda: instances.make(25, dim=2), "unknown function.* 25"),
+        (lambda: instances.make("sphere", dim=2, descriptor_dim=0), "descriptor_dim must be at least 1, got 0"),
         (lambda: sample(0, max_dim=9), "min_dim <= max_dim <= width must hold, got 2, 9, 8"),
         (lambda: sample(0, min_dim=7, max_dim=6), "must hold, got 7, 6, 8"),
-        (lambda: landscape.sample_batch(jax.random.key(0), [1, "f1"], 1, **SETTINGS), "each once"),
-        (lambda: landscape.sample_batch(jax.random.key(0), [], 1, **SETTINGS), "at least one"),
-        (lambda: landscape.sample_batch(jax.random.key(0), [1], 0, **SETTINGS), "num_per_function must be"),
+        (lambda: instances.sample_batch(jax.random.key(0), [1, "f1"], 1, **SETTINGS), "each once"),
+        (lambda: instances.sample_batch(jax.random.key(0), [], 1, **SETTINGS), "at least one"),
+        (lambda: instances.sample_batch(jax.random.key(0), [1], 0, **SETTINGS), "num_per_function must be"),
     ],
 )
 def test_errors_at_the_door(call, message):
@@ -315,10 +316,10 @@ def test_sampling_the_training_set_does_not_hang():
 
 def test_dimensions_may_be_given_instance_by_instance():
     size = {"width": 6, "min_dim": 2, "max_dim": 6}
-    batch = landscape.sample_batch(jax.random.key(0), ("sphere", "rastrigin"), 3, **size, dims=(2, 4, 6))
+    batch = instances.sample_batch(jax.random.key(0), ("sphere", "rastrigin"), 3, **size, dims=(2, 4, 6))
     for instance in batch.instances:
         np.testing.assert_array_equal(instance.num_dims, [2, 4, 6])
         np.testing.assert_array_equal(np.count_nonzero(instance.x_opt, axis=1), [2, 4, 6])
     for dims in ((2, 4), (2, 4, 7), (1, 2, 3)):
         with pytest.raises(InvalidInput, match=r"dims must give 3 dimensions from 2 to 6"):
-            landscape.sample_batch(jax.random.key(0), ("sphere",), 3, **size, dims=dims)
+            instances.sample_batch(jax.random.key(0), ("sphere",), 3, **size, dims=dims)

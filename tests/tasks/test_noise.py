@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from lqd.tasks import noise
-from lqd.tasks.noise import KINDS, Noise
+from lqd.tasks.bbob import noise
+from lqd.tasks.bbob.noise import KINDS, Noise
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -16,17 +16,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lqd import manifest, shipped, stats
-from lqd.bench import pieces
-from lqd.bench.pieces import Part, Setting
-from lqd.checkpoint import write_bytes
+from lqd import statistics
+from lqd.bench.plan import OnPiece, Part, measure_all, write_csv
+from lqd.bench.settings import Setting
 from lqd.errors import unknown
+from lqd.io import manifest
+from lqd.io.files import write_bytes
+from lqd.rules import trained
+from lqd.rules.catalogue import HANDMADE
 
-BASELINES = ("ga", "random", "ns", "dns", "me")
-MILLION = 31246  # generations of 32 offspring after 128: one million evaluations
+MILLION_EVALUATIONS = (1_000_000 - 128) // 32  # as generations of 32 offspring after 128
 PRESETS = {
     "quick": {"trained": Setting(num_seeds=20)},
-    "full": {"trained": Setting(), "million": Setting(num_generations=MILLION)},
+    "full": {"trained": Setting(), "million": Setting(num_generations=MILLION_EVALUATIONS)},
 }
 LEFT_OUT = {"quick": ("lqd-f-paper",)}  # ten minutes are not enough for all
 
@@ -123,16 +125,16 @@ def rules_needed(preset: str = "full") -> list[str]:
     """Baselines, the trained rules, and what they began from."""
     claims = [claim for claim in CLAIMS if claim.rule not in LEFT_OUT.get(preset, ())]
     named = [claim.rule for claim in claims] + [other for claim in claims for _, other in claim.pairs]
-    return list(dict.fromkeys([*BASELINES, *named]))
+    return list(dict.fromkeys([*HANDMADE, *named]))
 
 
-def run(preset: str, out: pathlib.Path, progress: pieces.Progress = lambda *_: None) -> dict[str, Any]:
+def run(preset: str, out: pathlib.Path, progress: OnPiece = lambda *_: None) -> dict[str, Any]:
     """Runs what is missing, judges, and writes claims.json, claims.md and results.csv."""
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
     settings = PRESETS[preset]
     plan = {name: Part(setting, tuple(rules_needed(preset))) for name, setting in settings.items()}
-    results = pieces.measure_all(plan, out / "pieces" / preset, progress)
+    results = measure_all(plan, out / "pieces" / preset, progress)
     found = results.tables
     content = {
         "preset": preset,
@@ -148,7 +150,7 @@ def run(preset: str, out: pathlib.Path, progress: pieces.Progress = lambda *_: N
     }
     manifest.write(out / "claims.json", content)
     write_bytes(out / "claims.md", markdown(content).encode())
-    pieces.write_csv(out / "results.csv", results)
+    write_csv(out / "results.csv", results)
     return content
 
 
@@ -156,16 +158,16 @@ def judge(tables: dict[str, dict[str, np.ndarray]]) -> list[dict[str, Any]]:
     """The claims about the rules that there are results of, with what was found and a verdict each."""
     claims = [claim for claim in CLAIMS if claim.rule in tables]
     pairs = [(claim, measure, other) for claim in claims for measure, other in claim.pairs]
-    tested = [stats.mann_whitney(*stats.seed_scores(tables[c.rule][m], tables[o][m])) for c, m, o in pairs]
-    adjusted = stats.holm([p for p, _ in tested])
+    tested = [statistics.mann_whitney(*statistics.seed_scores(tables[c.rule][m], tables[o][m])) for c, m, o in pairs]
+    adjusted = statistics.holm([p for p, _ in tested])
     found: dict[tuple[str, str, str], Finding] = {}
     for (claim, measure, other), (_, delta), p in zip(pairs, tested, adjusted, strict=True):
         ours, theirs = tables[claim.rule][measure], tables[other][measure]
-        win_rate = float(stats.wins(ours, theirs).mean())
+        win_rate = float(statistics.wins(ours, theirs).mean())
         if measure == "fitness":
-            ratio = stats.geometric_ratio(stats.regret(theirs), stats.regret(ours))
+            ratio = statistics.geometric_ratio(statistics.regret(theirs), statistics.regret(ours))
         else:
-            ratio = stats.ratio(ours, theirs)
+            ratio = statistics.ratio(ours, theirs)
         found[claim.rule, measure, other] = Finding(win_rate, p, delta, *ratio)
     return [_verdict(claim, found) for claim in claims]
 
@@ -189,15 +191,19 @@ def scores(tables: dict[str, dict[str, np.ndarray]]) -> dict[str, Any]:
             "num_filled": float(np.mean(table["num_filled"])),
             "against": {
                 other: {
-                    "win_rate_fitness": float(stats.wins(table["fitness"], tables[other]["fitness"]).mean()),
-                    **{f"ratio_{m}": stats.ratio(table[m], tables[other][m])[0] for m in MEASURES if m != "fitness"},
+                    "win_rate_fitness": float(statistics.wins(table["fitness"], tables[other]["fitness"]).mean()),
+                    **{
+                        f"ratio_{m}": statistics.ratio(table[m], tables[other][m])[0]
+                        for m in MEASURES
+                        if m != "fitness"
+                    },
                     "num_filled": float(np.mean(tables[other]["num_filled"])),
                 }
-                for other in BASELINES
+                for other in HANDMADE
             },
         }
         for rule, table in tables.items()
-        if rule in shipped.NAMES
+        if rule in trained.NAMES
     }
 
 

@@ -8,13 +8,15 @@ import dataclasses
 import pathlib
 from typing import Any
 
-from lqd import manifest, stats
-from lqd.bench import pieces
-from lqd.bench.claims import BASELINES
-from lqd.bench.pieces import ARM, Part, Setting, Table
-from lqd.checkpoint import write_bytes
+from lqd import statistics
+from lqd.bench.plan import OnPiece, Part, measure_all, write_csv
+from lqd.bench.runner import Table
+from lqd.bench.settings import ARM, Setting
 from lqd.errors import unknown
-from lqd.tasks import landscape
+from lqd.io import manifest
+from lqd.io.files import write_bytes
+from lqd.rules.catalogue import HANDMADE
+from lqd.tasks.bbob import instances
 
 AS_TRAINED = Setting()
 SETTINGS = {
@@ -27,14 +29,14 @@ SETTINGS = {
     "1 descriptor": dataclasses.replace(AS_TRAINED, descriptor_dim=1),
     "3 descriptors": dataclasses.replace(AS_TRAINED, descriptor_dim=3),
     "8 descriptors": dataclasses.replace(AS_TRAINED, descriptor_dim=8, min_dim=8),
-    "functions never seen": dataclasses.replace(AS_TRAINED, functions=landscape.OOD),
+    "functions never seen": dataclasses.replace(AS_TRAINED, functions=instances.OOD),
     "arm": dataclasses.replace(AS_TRAINED, functions=ARM),
 }
 FEW = ("sphere", "rastrigin", "rosenbrock", "lunacek")
 
 
 def _quick(setting: Setting) -> Setting:
-    functions = setting.functions if setting.functions in (ARM, landscape.OOD) else FEW
+    functions = setting.functions if setting.functions in (ARM, instances.OOD) else FEW
     return dataclasses.replace(setting, num_seeds=4, functions=functions)
 
 
@@ -45,13 +47,13 @@ PRESETS = {
 RULES = ("lqd-f", "lqd-n", "lqd-fn")  # those that accept any number of descriptors
 
 
-def run(preset: str, out: pathlib.Path, progress: pieces.Progress = lambda *_: None) -> dict[str, Any]:
+def run(preset: str, out: pathlib.Path, progress: OnPiece = lambda *_: None) -> dict[str, Any]:
     """Runs what is missing and writes generalisation.json, generalisation.md and results.csv."""
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
     settings = PRESETS[preset]
-    plan = {name: Part(setting, (*BASELINES, *RULES)) for name, setting in settings.items()}
-    results = pieces.measure_all(plan, out / "pieces" / preset, progress)
+    plan = {name: Part(setting, (*HANDMADE, *RULES)) for name, setting in settings.items()}
+    results = measure_all(plan, out / "pieces" / preset, progress)
     content = {
         "preset": preset,
         "made": results.facts(),
@@ -60,7 +62,7 @@ def run(preset: str, out: pathlib.Path, progress: pieces.Progress = lambda *_: N
     }
     manifest.write(out / "generalisation.json", content)
     write_bytes(out / "generalisation.md", markdown(content).encode())
-    pieces.write_csv(out / "results.csv", results)
+    write_csv(out / "results.csv", results)
     return content
 
 
@@ -69,11 +71,11 @@ def rows(setting: str, tables: dict[str, Table]) -> list[dict[str, Any]]:
     return [
         {"setting": setting, "rule": rule, "num_filled_me": float(tables["me"]["num_filled"].mean())}
         | {
-            f"fitter_than_{o}": float(stats.wins(tables[rule]["fitness"], tables[o]["fitness"]).mean())
-            for o in BASELINES
+            f"fitter_than_{o}": float(statistics.wins(tables[rule]["fitness"], tables[o]["fitness"]).mean())
+            for o in HANDMADE
         }
-        | {f"novelty_of_{o}": stats.ratio(tables[rule]["novelty"], tables[o]["novelty"])[0] for o in BASELINES}
-        | {f"qd_of_{o}": stats.ratio(tables[rule]["qd"], tables[o]["qd"])[0] for o in BASELINES}
+        | {f"novelty_of_{o}": statistics.ratio(tables[rule]["novelty"], tables[o]["novelty"])[0] for o in HANDMADE}
+        | {f"qd_of_{o}": statistics.ratio(tables[rule]["qd"], tables[o]["qd"])[0] for o in HANDMADE}
         for rule in RULES
     ]
 

@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from lqd.bench import pieces
-from lqd.evolution import rules
+from lqd.bench import runner, settings
+from lqd.bench.plan import OnPiece
 from lqd.meta.config import Config
+from lqd.rules import protocol
 
 RULES = ("lqd-n", "lqd-f", "lqd-fn", "dns", "me")
 FUNCTION, DIM = "rastrigin", 16
@@ -33,13 +34,13 @@ class Size:
     resolution: int
 
 
-def run(size: Size, folder: pathlib.Path, progress: pieces.Progress = lambda *_: None) -> dict[str, Any]:
+def run(size: Size, folder: pathlib.Path, progress: OnPiece = lambda *_: None) -> dict[str, Any]:
     """Computes what is missing of RULE.safetensors: `generation`, `fitness`, `descriptor`, `axis`, `score`, `share`."""
-    setting = pieces.Setting(
+    setting = settings.Setting(
         functions=(FUNCTION,), num_seeds=2, num_generations=size.num_generations, min_dim=DIM, max_dim=DIM,
         rotate=False, num_rows=size.num_frames,
     )  # fmt: skip
-    bench = pieces.Bench(setting, folder)
+    bench = runner.Bench(setting, folder)
     for i, name in enumerate(RULES):
         progress(f"landscape: {name}", i, len(RULES))
         bench.piece(name, {"resolution": size.resolution}, functools.partial(_compute, bench, size))
@@ -47,7 +48,7 @@ def run(size: Size, folder: pathlib.Path, progress: pieces.Progress = lambda *_:
     return {"setting": dataclasses.asdict(setting), "size": dataclasses.asdict(size), "pieces": bench.made}
 
 
-def _compute(bench: pieces.Bench, size: Size, rule: rules.Rule) -> dict[str, np.ndarray]:
+def _compute(bench: runner.Bench, size: Size, rule: protocol.Rule) -> dict[str, np.ndarray]:
     fitness, descriptor = _frames(bench.setting.config, rule, bench.keys, bench.field, bench.setting.steps)
     fitness, descriptor = fitness[:, 0], descriptor[:, 0]  # the first seed
     known = np.asarray(descriptor)[np.asarray(fitness) > -np.inf]
@@ -58,19 +59,19 @@ def _compute(bench: pieces.Bench, size: Size, rule: rules.Rule) -> dict[str, np.
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _frames(config: Config, rule: rules.Rule, keys, field: pieces.Field, steps):
+def _frames(config: Config, rule: protocol.Rule, keys, field: settings.Field, steps):
     """Fitness (frames, tasks, N) and descriptors of the populations after each of the steps."""
 
     def look(state):
         return state.population.fitness, state.population.descriptor
 
-    return pieces.evolve(config, rule, keys, field, steps, look)[1]
+    return runner.evolve(config, rule, keys, field, steps, look)[1]
 
 
 @jax.jit
-def _landscapes(rule: rules.Rule, fitness: Float[Array, "T N"], descriptor: Float[Array, "T N 2"], axis):
+def _landscapes(rule: protocol.Rule, fitness: Float[Array, "T N"], descriptor: Float[Array, "T N 2"], axis):
     """Score of the newcomer and the share it outranks, (frames, R, R): rows are the second descriptor."""
-    rule = rules.ready(rule)
+    rule = protocol.ready(rule)
     key = jax.random.key(0)  # none of these rules draws lots
 
     def at(fitness, descriptor, place):

@@ -15,19 +15,21 @@ import pathlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from lqd import checks, manifest
-from lqd.bench import landscapes, pieces
-from lqd.bench.pieces import ARM, Part, Plan, Results, Setting
-from lqd.checkpoint import understood, write_bytes
+from lqd import checks
+from lqd.bench import landscapes
+from lqd.bench.plan import OnPiece, Part, Plan, Results, measure_all
+from lqd.bench.settings import ARM, Setting
 from lqd.errors import InvalidInput, unknown
-from lqd.tasks import landscape
+from lqd.io import manifest
+from lqd.io.files import understood, write_bytes
+from lqd.rules.catalogue import HANDMADE, LEARNED
+from lqd.tasks.bbob import instances
 from lqd.tasks.brax import ROBOTS
 
-HAND_MADE = ("ga", "random", "ns", "dns", "me")
-RULES = (*HAND_MADE, "lqd-n", "lqd-f", "lqd-fn")
+RULES = (*HANDMADE, *LEARNED)
 GRID_FUNCTIONS = ("rastrigin", "linear_slope", "schaffers_f7", "katsuura")
 BLIND = "lqd-f@random"  # with descriptors that say nothing
-MILLION = 1_000_000
+MILLION_EVALUATIONS = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +79,7 @@ PRESETS = {
         robots=Robots(num_seeds=4, num_evaluations=256, episode_length=40, population_size=128),
     ),
     "scaled": Preset(
-        functions=landscape.TRAINING,
+        functions=instances.TRAINING_SET,
         num_seeds=32,
         num_evaluations=128 + 256 * 32,
         grid_populations=(64, 128, 256),
@@ -86,13 +88,13 @@ PRESETS = {
         robots=Robots(num_seeds=16, num_evaluations=33_792, episode_length=250, population_size=1024),
     ),
     "paper": Preset(
-        functions=landscape.TRAINING,
+        functions=instances.TRAINING_SET,
         num_seeds=32,
-        num_evaluations=MILLION,
+        num_evaluations=MILLION_EVALUATIONS,
         grid_populations=(64, 128, 256, 512, 1024),
         grid_dims=(2, 4, 8, 16, 32),
         landscapes=landscapes.Size(num_generations=512, num_frames=32, resolution=64),
-        robots=Robots(num_seeds=32, num_evaluations=MILLION, episode_length=1000, population_size=1024),
+        robots=Robots(num_seeds=32, num_evaluations=MILLION_EVALUATIONS, episode_length=1000, population_size=1024),
     ),
 }  # fmt: skip
 _LONGER = Robots(8, 197_632, episode_length=250, population_size=1024, names=("hopper", "walker2d"))
@@ -104,7 +106,7 @@ def _train(preset: Preset) -> Plan:
 
 
 def _ood(preset: Preset) -> Plan:
-    return {"ood": Part(preset.setting(functions=landscape.OOD, num_rows=preset.num_rows), RULES)}
+    return {"ood": Part(preset.setting(functions=instances.OOD, num_rows=preset.num_rows), RULES)}
 
 
 def _grid(preset: Preset) -> Plan:
@@ -128,13 +130,13 @@ def leaves_robots_out(suite: str, preset: Preset) -> bool:
 def _robots(preset: Preset) -> Plan:
     """The arm, and the simulated robots where brax is installed."""
     arm = preset.setting(functions=ARM, num_rows=preset.num_rows)
-    plan = {"arm": Part(arm, (*HAND_MADE, "lqd-f"))}
+    plan = {"arm": Part(arm, (*HANDMADE, "lqd-f"))}
     if preset.robots is None or not has_brax():
         return plan
     size = dataclasses.asdict(preset.robots)
     for robot in size.pop("names"):
         setting = preset.setting(**size, functions=(f"brax/{robot}",), num_rows=preset.num_rows)
-        plan[robot] = Part(setting, (*HAND_MADE, "lqd-f", BLIND), together=True)
+        plan[robot] = Part(setting, (*HANDMADE, "lqd-f", BLIND), together=True)
     return plan
 
 
@@ -174,7 +176,7 @@ def run(
     suite: str,
     preset: str,
     out: pathlib.Path,
-    progress: pieces.Progress = lambda *_: None,
+    progress: OnPiece = lambda *_: None,
     num_seeds: int | None = None,
 ) -> dict[str, Any]:
     """Runs what is missing, and writes manifest.json, results.parquet, history.parquet and landscape/.
@@ -193,7 +195,7 @@ def run(
         robots = size.robots and dataclasses.replace(size.robots, num_seeds=num_seeds)
         size = dataclasses.replace(size, num_seeds=num_seeds, robots=robots)
     suites = [name for name in NAMES if name == suite or name in _suites_in(out, preset, size)]
-    results = pieces.measure_all(plan(suites, size), out / "pieces" / preset, progress)
+    results = measure_all(plan(suites, size), out / "pieces" / preset, progress)
     found = content(suites, preset, results) | {"num_seeds": num_seeds}
     if "landscape" in suites or "all" in suites:
         found["landscape"] = landscapes.run(size.landscapes, out / "landscape", progress)

@@ -12,15 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from lqd import stats
-from lqd.bench.folder import Folder
+from lqd import statistics
 from lqd.bench.landscapes import RULES as LANDSCAPES
+from lqd.bench.results import Folder
 from lqd.bench.suites import BLIND
+from lqd.rules.catalogue import SHORT
 from lqd.tasks import ROBOTS
 
 LEVEL = 0.05
-NAMES = {"ga": "GA", "random": "Random", "ns": "NS", "dns": "DNS", "me": "MAP-Elites"}
-NAMES |= {"lqd-f": "LQD (F)", "lqd-n": "LQD (N)", "lqd-fn": "LQD (F+N)"}
 
 
 @dataclasses.dataclass
@@ -67,7 +66,9 @@ def verdicts(folder: Folder) -> list[dict[str, Any]]:
     if all((folder.path / "landscape" / f"{rule}.safetensors").exists() for rule in LANDSCAPES):
         found += _landscapes(folder)
     tested = [verdict for verdict in found if verdict.p is not None]
-    for verdict, p in zip(tested, stats.holm([verdict.p for verdict in tested if verdict.p is not None]), strict=True):
+    for verdict, p in zip(
+        tested, statistics.holm([verdict.p for verdict in tested if verdict.p is not None]), strict=True
+    ):
         verdict.p = p
     return [verdict.row() for verdict in found]
 
@@ -83,12 +84,12 @@ def _is_not_worse(delta: float) -> Callable[[float | None], bool]:
 def _compare(folder: Folder, part: str, ours: str, theirs: str, measure: str) -> tuple[float, float, float, str]:
     """p, Cliff's delta, and the ratio with its words."""
     first, second = folder.table(part, ours)[measure], folder.table(part, theirs)[measure]
-    p, delta = stats.mann_whitney(*stats.seed_scores(first, second))
-    wins = 100 * stats.wins(first, second).mean()
+    p, delta = statistics.mann_whitney(*statistics.seed_scores(first, second))
+    wins = 100 * statistics.wins(first, second).mean()
     if measure == "fitness":
-        ratio, low, high = stats.geometric_ratio(stats.regret(second), stats.regret(first))
+        ratio, low, high = statistics.geometric_ratio(statistics.regret(second), statistics.regret(first))
         return p, delta, low, f"wins {wins:.0f} %, the other's regret is {ratio:.3g} times ({low:.3g} to {high:.3g})"
-    ratio, low, high = stats.ratio(first, second)
+    ratio, low, high = statistics.ratio(first, second)
     return p, delta, low, f"wins {wins:.0f} %, {ratio:.3g} times ({low:.3g} to {high:.3g})"
 
 
@@ -130,8 +131,8 @@ def _ood(folder: Folder) -> list[Verdict]:
     p, delta, _, words = compared[worst]
     fitness = Verdict(
         "bars-ood", "LQD (F) is competitive in fitness on unseen functions", "competitive",
-        f"no other rule is significantly fitter; the closest is {NAMES[worst]}: {words}" if delta > 0 or p > LEVEL
-        else f"{NAMES[worst]} is fitter: {words}",
+        f"no other rule is significantly fitter; the closest is {SHORT[worst]}: {words}" if delta > 0 or p > LEVEL
+        else f"{SHORT[worst]} is fitter: {words}",
         _is_not_worse(delta), p, delta,
     )  # fmt: skip
     return [novelty, fitness]
@@ -140,9 +141,9 @@ def _ood(folder: Folder) -> list[Verdict]:
 def _grid(folder: Folder) -> Verdict:
     parts = [name for name in folder.parts if name.startswith("grid ")]
     tables = [[folder.table(part, rule)["fitness"] for rule in ("lqd-f", "me")] for part in parts]
-    wins = np.concatenate([stats.wins(*pair).mean(axis=0) for pair in tables])
-    p, delta = stats.mann_whitney(
-        *stats.seed_scores(*(np.concatenate(side, axis=1) for side in zip(*tables, strict=True)))
+    wins = np.concatenate([statistics.wins(*pair).mean(axis=0) for pair in tables])
+    p, delta = statistics.mann_whitney(
+        *statistics.seed_scores(*(np.concatenate(side, axis=1) for side in zip(*tables, strict=True)))
     )
     share, level = float((wins > 0.5).mean()), float((wins == 0.5).mean())
     return Verdict(
@@ -155,9 +156,9 @@ def _grid(folder: Folder) -> Verdict:
 
 def _diversity(folder: Folder, part: str, where: str) -> Verdict:
     ours, ga, me = (folder.table(part, rule)["novelty"] for rule in ("lqd-f", "ga", "me"))
-    share, low, high = stats.ratio(ours, me)
-    other, _, _ = stats.ratio(ga, me)
-    p, delta = stats.mann_whitney(*stats.seed_scores(ours, ga))
+    share, low, high = statistics.ratio(ours, me)
+    other, _, _ = statistics.ratio(ga, me)
+    p, delta = statistics.mann_whitney(*statistics.seed_scores(ours, ga))
     return Verdict(
         "diversity", f"LQD (F) keeps 40 % of MAP-Elites's novelty {where}, GA not even 10 %",
         "about 40 %, below 10 % (Walker2d)",
@@ -175,14 +176,14 @@ def _robots(folder: Folder, parts: list[str]) -> list[Verdict]:
 
     found = []
     for rule in ("random", "ns", "me", "dns", "ga"):
-        p, delta = stats.mann_whitney(*stats.seed_scores(best("lqd-f"), best(rule)))
-        wins = 100 * stats.wins(best("lqd-f"), best(rule)).mean()
+        p, delta = statistics.mann_whitney(*statistics.seed_scores(best("lqd-f"), best(rule)))
+        wins = 100 * statistics.wins(best("lqd-f"), best(rule)).mean()
         words = f"wins {wins:.0f} % on {len(parts)} tasks"
         if rule == "ga":
             claim, paper = "LQD (F) is at least as fit as GA on the robot tasks", "better, not significantly"
             holds = _is_not_worse(delta)
         else:
-            claim, paper = f"LQD (F) is fitter than {NAMES[rule]} on the robot tasks", "p < 0.005"
+            claim, paper = f"LQD (F) is fitter than {SHORT[rule]} on the robot tasks", "p < 0.005"
             holds = _is_better(delta)
         found.append(Verdict("robots-aggregate", claim, paper, words, holds, p, delta))
     return found
@@ -192,8 +193,8 @@ def _ablation(folder: Folder, part: str, where: str) -> list[Verdict]:
     blind, ours, ga = (folder.history(part, rule)["best"][-1] for rule in (BLIND, "lqd-f", "ga"))
 
     def of(first, second):
-        p, delta = stats.mann_whitney(*stats.seed_scores(first, second))
-        return p, delta, f"wins {100 * stats.wins(first, second).mean():.0f} %"
+        p, delta = statistics.mann_whitney(*statistics.seed_scores(first, second))
+        return p, delta, f"wins {100 * statistics.wins(first, second).mean():.0f} %"
 
     p, delta, words = of(ours, blind)
     claim = f"LQD (F) is fitter with the task's descriptors than with random ones {where}"

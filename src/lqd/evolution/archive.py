@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from lqd.evolution import cvt
+from lqd.rules import cvt
 from lqd.types import Population, pytree
 
 

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from lqd.evolution import compiling, loop
+from lqd.evolution import compile_time, loop
 from lqd.evolution.loop import ANYWHERE, Start, State
-from lqd.evolution.reproduction import Reproduction
-from lqd.evolution.rules import Rule
+from lqd.evolution.variation import Reproduction
+from lqd.rules.protocol import Rule
 from lqd.tasks.task import TaskBatch
 
 ROWS_PER_CALL = 64
@@ -83,7 +83,7 @@ def run(
     With `before`, a state of the same run and its history, it goes on from there.
     """
     every = every or rows_every(population_size)
-    begun, clock = time.perf_counter(), compiling.Clock()
+    begun, clock = time.perf_counter(), compile_time.Clock()
     parts: list[Rows] = [] if before is None else [before[1]]
     elapsed_before = 0.0 if before is None else float(before[1].time_s[-1])
     stopped_by: str | None = None

@@ -18,10 +18,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from lqd.evolution import archive as passive
-from lqd.evolution import metrics, rules
+from lqd.evolution import metrics
 from lqd.evolution.archive import Archive
-from lqd.evolution.reproduction import Reproduction
-from lqd.evolution.rules import Rule
+from lqd.evolution.variation import Reproduction
+from lqd.rules import protocol
+from lqd.rules.protocol import Rule
 from lqd.tasks.task import Box, TaskBatch
 from lqd.types import Evaluation, Population, pytree
 
@@ -117,7 +118,7 @@ def empty_state(key: Key[Array, " K"], rule: Rule, like: Population, num: int, c
         key,
         jnp.int32(0),
         population,
-        jax.vmap(partial(rules.annotate, rule))(population.descriptor),
+        jax.vmap(partial(protocol.annotate, rule))(population.descriptor),
         slots(1),
         archive,
         Faults(count, count, x, x),
@@ -201,11 +202,11 @@ def absorb(
     """Newcomers join, everybody competes, the best N stay. While the first N arrive nobody competes (`competing`)."""
     faults, evaluation = _record_faults(state.faults, x, evaluation)
     newcomers = Population(x, evaluation.fitness, evaluation.descriptor, evaluation.extras)
-    notes = _concatenate(state.notes, jax.vmap(partial(rules.annotate, rule))(newcomers.descriptor), axis=1)
+    notes = _concatenate(state.notes, jax.vmap(partial(protocol.annotate, rule))(newcomers.descriptor), axis=1)
     union = _concatenate(state.population, newcomers, axis=1)
 
     def select(key, union, notes):
-        scores = rules.score(rule, key, union.fitness, union.descriptor, notes) if competing is not False else 0.0
+        scores = protocol.score(rule, key, union.fitness, union.descriptor, notes) if competing is not False else 0.0
         scores = jnp.where(competing, scores, jnp.zeros_like(union.fitness))
         return survive(scores, union, notes, state.population.x.shape[1])
 
@@ -355,7 +356,7 @@ def advance(
 
     At most `every * capacity` generations a call; rows beyond the last one written are zero.
     """
-    rule = rules.ready(rule)
+    rule = protocol.ready(rule)
     row = jax.eval_shape(lambda s: measure(s, qd_offset), state)
     rows = {name: jnp.zeros((capacity, *v.shape), v.dtype) for name, v in row.items()}
     num_rows = (num_generations + every - 1) // every

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from lqd.evolution import neighbours
-from lqd.evolution.numerics import square_scale
+from lqd.rules import neighbours
+from lqd.rules.rescaling import square_scale
 
 Metrics = dict[str, Float[Array, ""]]
 

@@ -21,10 +21,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lqd import catalogue, checkpoint, checks
+from lqd import checks
 from lqd.errors import InvalidInput
 from lqd.evolution.loop import survive
-from lqd.evolution.rules import FunctionRule, MapElites, OwnRule, Rule, ready
+from lqd.rules import catalogue
+from lqd.rules.handmade import MapElites
+from lqd.rules.protocol import Rule, ready
 from lqd.types import Population
 
 try:
@@ -218,12 +220,7 @@ def _compete(rule: Rule, key, residents: Population, newcomers: Population) -> P
 
 def _loaded(rule: Any) -> Any:
     """A rule by name or from a file is read at once; MAP-Elites waits for its cells."""
-    if isinstance(rule, str) and rule == "me":
-        return rule
-    if catalogue.is_file(rule):
-        rule = checkpoint.load(rule)
-    num = len(rule.centroids) if isinstance(rule, MapElites) else 1
-    return catalogue.resolve(rule, descriptor_bounds=None, population_size=num)
+    return rule if isinstance(rule, str) and rule == "me" else catalogue.resolve(rule)
 
 
 def _resolved(rule: Any, centroids, population_size: int) -> Rule:
@@ -231,17 +228,7 @@ def _resolved(rule: Any, centroids, population_size: int) -> Rule:
     rule = _loaded(rule)
     if isinstance(rule, str):
         rule = MapElites(centroids.astype(jnp.float32))
-    rule = catalogue.resolve(rule, descriptor_bounds=None, population_size=population_size)
-    dim = centroids.shape[1]
-    if hasattr(rule, "check"):
-        rule.check(dim)
-    if isinstance(rule, FunctionRule | OwnRule):
-        shapes = ((population_size,), (population_size, dim))
-        fitness, descriptor = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)
-        key = jax.eval_shape(lambda: jax.random.key(0))
-        contract = "(key, fitness (P,), descriptor (P, D)) -> scores (P,)"
-        checks.function_of_arrays("rule", rule, contract, fitness.shape, key, fitness, descriptor)
-    return ready(rule)
+    return ready(catalogue.resolve(rule, population_size=population_size, descriptor_dim=centroids.shape[1]))
 
 
 # Checks, all of shapes and names alone: they say what is wrong while a program is traced

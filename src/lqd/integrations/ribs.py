@@ -21,10 +21,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lqd import catalogue, checkpoint, checks
+from lqd import checks
 from lqd.errors import InvalidInput
-from lqd.evolution import neighbours
-from lqd.evolution.rules import Rule, ready
+from lqd.rules import catalogue, neighbours
+from lqd.rules.protocol import Rule, ready
 
 try:
     from ribs.archives import ArchiveBase, ArchiveStats, ArrayStore
@@ -74,10 +74,10 @@ class LQDArchive(ArchiveBase):
             raise InvalidInput(f"extra_fields must not be named {', '.join(taken)}: the archive has its own.")
         self._lower, self._upper = self._bounds(ranges)
         box = None if ranges is None else (self._lower.astype(np.float32), self._upper.astype(np.float32))
-        given = checkpoint.load(rule) if catalogue.is_file(rule) else rule
-        self._rule = catalogue.resolve(given, descriptor_bounds=box, population_size=self._capacity)
-        if hasattr(self._rule, "check"):
-            self._rule.check(measure_dim)
+        self._rule = catalogue.resolve(
+            rule, population_size=self._capacity, batch_size=SMALLEST_BATCH, descriptor_bounds=box,
+            descriptor_dim=measure_dim,
+        )  # fmt: skip
         self._store: Any = ArrayStore(
             field_desc={"solution": (solution_dim, dtype), "objective": ((), dtype), "measures": (measure_dim, dtype)}
             | extra_fields,

@@ -13,12 +13,13 @@ import jax.numpy as jnp
 
 from lqd import checks
 from lqd.errors import InvalidInput, unknown
-from lqd.evolution.network import Architecture
-from lqd.evolution.reproduction import IsoLine
+from lqd.evolution.variation import IsoLine
 from lqd.meta import strategy as strategies
-from lqd.meta.distribution import Distribution
-from lqd.meta.imitation import CPU, TEACHERS, Imitation
-from lqd.meta.objective import OWN, Objective
+from lqd.meta.imitation.settings import Imitation
+from lqd.meta.imitation.teachers import TEACHERS
+from lqd.meta.objective import Objective
+from lqd.meta.tasks import Distribution
+from lqd.rules.learned.network import Architecture
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +35,9 @@ class Stage:
         for field in dataclasses.fields(self):
             least = {"meta_population_size": 4, "num_meta_generations": 0}.get(field.name, 1)
             checks.whole(field.name, getattr(self, field.name), least)
+
+
+STAGE_FIELDS = tuple(field.name for field in dataclasses.fields(Stage))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,131 +147,6 @@ def check_division(meta_population_size: int, chunk_size: int, num_devices: int)
     )
 
 
-SMALL = Stage(num_meta_generations=512, meta_population_size=64, num_tasks=66)
-REFERENCE = Stage(num_meta_generations=1024, meta_population_size=128, num_tasks=132)
-PAPER = Stage(num_meta_generations=16384, meta_population_size=256, num_tasks=264)
-
-PRESETS: dict[str, Config] = {
-    "smoke": Config(
-        stages=(Stage(num_meta_generations=40, meta_population_size=16, num_tasks=22, num_generations=32),),
-        strategy="snes",
-        population_size=32,
-        batch_size=16,
-        chunk_size=8,
-        architecture=Architecture(num_layers=2),
-        imitation=CPU,
-        validation=Validation(every=10, num_tasks=176, num_generations=32),
-    ),
-    "small": Config(stages=(SMALL,), chunk_size=64),
-    "reference": Config(stages=(REFERENCE,), chunk_size=128),
-    "paper": Config(
-        stages=(PAPER,),
-        objective=Objective(normalisation="z-score"),
-        validation=Validation(every=64),
-    ),
-}
-
-
-def preset(name: str) -> Config:
-    if name not in PRESETS:
-        raise unknown("preset", name, PRESETS)
-    return PRESETS[name]
-
-
-def imitation_preset(name: str) -> Config:
-    """The preset without any evolution. The smallest is smaller where evolution is, and otherwise the real thing."""
-    if name == "smoke":
-        return Config(stages=(), imitation=CPU, validation=Validation(num_tasks=44))
-    return dataclasses.replace(preset(name), stages=())
-
-
-# Where a flag's value goes: the field of `Config`, or of one of its parts.
-_PARTS: dict[str, tuple[str, str]] = {
-    "qd_form": ("objective", "qd_form"),
-    "fitness_weight": ("objective", "fitness_weight"),
-    "normalisation": ("objective", "normalisation"),
-    "aggregation": ("objective", "aggregation"),
-    "num_layers": ("architecture", "num_layers"),
-    "num_features": ("architecture", "num_features"),
-    "num_heads": ("architecture", "num_heads"),
-    "num_hidden": ("architecture", "num_hidden"),
-    "recipe": ("architecture", "recipe"),
-    "functions": ("distribution", "functions"),
-    "min_dim": ("distribution", "min_dim"),
-    "max_dim": ("distribution", "max_dim"),
-    "descriptor_dim": ("distribution", "descriptor_dim"),
-    "noise": ("distribution", "noise"),
-    "rotate": ("distribution", "rotate"),
-    "validation_every": ("validation", "every"),
-    "validation_tasks": ("validation", "num_tasks"),
-    "validation_generations": ("validation", "num_generations"),
-    "synthetic_rounds": ("imitation", "num_synthetic_rounds"),
-    "own_rounds": ("imitation", "num_own_rounds"),
-    "steps_per_round": ("imitation", "steps_per_round"),
-    "imitation_batch": ("imitation", "num_populations"),
-    "imitation_rate": ("imitation", "learning_rate"),
-}
-_STAGE = tuple(field.name for field in dataclasses.fields(Stage))
-_OWN = (
-    "strategy", "sigma", "learning_rate", "seed", "init", "population_size", "batch_size", "iso_sigma", "line_sigma",
-    "chunk_size",
-)  # fmt: skip
-SETTINGS = ("objective", *_PARTS, *_STAGE, *_OWN)
-
-
-def override(config: Config, settings: dict[str, Any]) -> Config:
-    """A config with some settings replaced; those of a stage replace the last stage's."""
-    parts: dict[str, dict[str, Any]] = {}
-    changes: dict[str, Any] = {}
-    stage: dict[str, Any] = {}
-    for name, value in settings.items():
-        if name == "objective":
-            own = value if callable(value) else None
-            parts.setdefault("objective", {}).update(name=OWN if own else value, own=own)
-        elif name in _PARTS:
-            part, field = _PARTS[name]
-            parts.setdefault(part, {})[field] = value
-        elif name in _STAGE:
-            stage[name] = value
-        elif name in _OWN:
-            changes[name] = value
-        else:
-            raise unknown("setting", name, SETTINGS)
-    if stage:
-        if not config.stages:
-            raise InvalidInput(f"{next(iter(stage))} belongs to a stage, and this run has none: give add_stage.")
-        changes["stages"] = (*config.stages[:-1], dataclasses.replace(config.stages[-1], **stage))
-    for part, given in parts.items():
-        changes[part] = dataclasses.replace(getattr(config, part), **given)
-    return dataclasses.replace(config, **changes)
-
-
-def begin_with(config: Config, init: str, sha256: str, architecture: Architecture) -> Config:
-    """The same run from given weights, whose architecture it takes over."""
-    distribution = dataclasses.replace(config.distribution, descriptor_dim=architecture.descriptor_dim)
-    return dataclasses.replace(
-        config, init=init, init_sha256=sha256, architecture=architecture, distribution=distribution
-    )
-
-
-def add_stage(config: Config, text: str) -> Config:
-    """One more stage, from `name=value` words; what is not named is as in the stage before."""
-    base = config.stages[-1] if config.stages else SMALL
-    given: dict[str, int] = {}
-    for word in text.replace(",", " ").split():
-        name, _, value = word.partition("=")
-        name = name.replace("-", "_")
-        if name not in _STAGE:
-            raise unknown("field of a stage", name, _STAGE)
-        try:
-            given[name] = int(value.replace("_", ""))
-        except ValueError:
-            raise InvalidInput(f"add_stage: {name} must be a whole number, got {value!r}.") from None
-    if "num_meta_generations" not in given:
-        raise InvalidInput(f"add_stage must say num_meta_generations=..., got {text!r}.")
-    return dataclasses.replace(config, stages=(*config.stages, dataclasses.replace(base, **given)))
-
-
 def to_dict(config: Config) -> dict[str, Any]:
     """As plain values for JSON; of a function of the user's, what identifies it."""
     own = config.objective.identity(config.population_size, config.distribution.descriptor_dim)
@@ -315,7 +194,7 @@ def differences(old: Config, new: Config, num_done: int) -> list[str]:
     else:
         for done in range(num_done):
             before, now = old.stage_at(done)[1], new.stage_at(done)[1]
-            changed = [n for n in _STAGE[1:] if getattr(before, n) != getattr(now, n)]
+            changed = [n for n in STAGE_FIELDS[1:] if getattr(before, n) != getattr(now, n)]
             if changed:
                 found += [
                     f"{n} (meta-generation {done}): {getattr(before, n)} there, {getattr(now, n)} here" for n in changed

@@ -22,19 +22,19 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, Key
 
 from lqd.evolution import loop
-from lqd.evolution.learned import Learned
-from lqd.evolution.network import Architecture, init_params
-from lqd.evolution.rules import Rule, ready
 from lqd.meta import objective
 from lqd.meta.config import Config, Stage, check_division
 from lqd.meta.objective import Measures
 from lqd.meta.strategy import State, Strategy
+from lqd.rules.learned.network import Architecture, init_params
+from lqd.rules.learned.rule import Learned
+from lqd.rules.protocol import Rule, ready
 from lqd.tasks.anchors import random_search
-from lqd.tasks.landscape import LandscapeBatch
+from lqd.tasks.bbob.instances import LandscapeBatch
 from lqd.types import pytree
 
 AXIS = "members"
-START, IMITATION, TRAINING = range(3)  # what a run's seed is folded with: one stream of keys for each use
+STARTING, IMITATING, EVOLVING = range(3)  # what a run's seed is folded with: one stream of keys for each use
 Report = dict[str, Float[Array, ""]]
 
 
@@ -122,7 +122,7 @@ class Prepared:
 
 def _keys_of(seed: Int[Array, ""], meta_generation: Int[Array, ""]) -> Key[Array, " 5"]:
     """Keys of one meta-generation: ask, tasks, runs, anchors, tell."""
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), TRAINING), meta_generation)
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), EVOLVING), meta_generation)
     return jax.random.split(key, 5)
 
 

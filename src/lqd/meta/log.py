@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lqd.checkpoint import PathLike, write_bytes
 from lqd.checks import installed, is_real
 from lqd.errors import InvalidInput, Unreadable, Unwritable, unknown
+from lqd.io.files import PathLike, write_bytes
 
 if TYPE_CHECKING:
     import pandas

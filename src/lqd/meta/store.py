@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lqd.checkpoint import read_arrays, write_arrays
 from lqd.errors import Unreadable
-from lqd.locking import locked
+from lqd.io.files import read_arrays, write_arrays
+from lqd.io.lock import locked
 from lqd.meta.config import Config, from_dict, to_dict
 
 NUM_KEPT = 3

@@ -18,17 +18,19 @@ from typing import Any
 import jax
 import numpy as np
 
-from lqd import checkpoint, manifest
-from lqd.evolution import compiling
-from lqd.evolution.learned import Learned
-from lqd.meta import generation, imitation, outputs, start
+from lqd.evolution import compile_time
+from lqd.io import files, manifest
+from lqd.meta import generation, initial_weights, run_record
 from lqd.meta.config import Config, Stage, check_division
 from lqd.meta.generation import Generation
+from lqd.meta.imitation import fitting
 from lqd.meta.log import Log
 from lqd.meta.stopping import Stop
 from lqd.meta.store import Saved, Store
 from lqd.meta.strategy import State
 from lqd.meta.validation import Validator, gain
+from lqd.rules import trained
+from lqd.rules.learned.rule import Learned
 
 SAVE_EVERY_S = 30.0
 
@@ -75,7 +77,7 @@ def run(
         log = None
         if leads:
             resume_at = ("step", -1 if saved is None else saved.counter)
-            log = Log(out / "log.csv", outputs.COLUMNS, tensorboard=tensorboard, wandb=wandb, resume_at=resume_at)
+            log = Log(out / "log.csv", run_record.COLUMNS, tensorboard=tensorboard, wandb=wandb, resume_at=resume_at)
             stack.enter_context(log)
         stop = stack.enter_context(Stop(time_limit_s))
         trainer = _Trainer(config, Store(out), saved, log, stop, save_every_s, progress or (lambda _: None))
@@ -103,7 +105,7 @@ class _Trainer:
         self.num_done = saved.num_meta_generations if saved else 0
         self.leads = jax.process_index() == 0
         self.begun = self.saved_at = time.perf_counter()
-        self.compiling = compiling.Clock()
+        self.compiling = compile_time.Clock()
         self.session = {"begun": manifest.now(), "first_step": self.step, **manifest.environment()}
         self.is_saved = saved is not None
         self._validator: Validator | None = None
@@ -131,26 +133,26 @@ class _Trainer:
     def _imitate(self) -> None:
         config = self.config.imitation
         setting = (config, self.config.init, self.config.architecture)
-        key = jax.random.fold_in(jax.random.key(np.uint32(self.config.seed)), generation.IMITATION)
+        key = jax.random.fold_in(jax.random.key(np.uint32(self.config.seed)), generation.IMITATING)
         key_held_out, key_rounds = jax.random.split(key)
         if self.num_rounds:
-            state = checkpoint.unflatten(_under("imitation", self.arrays))
+            state = files.unflatten(_under("imitation", self.arrays))
         else:
-            state = imitation.init(imitation.prepared(start.random_rule(self.config).params))
-        held_out = imitation.held_out(key_held_out, *setting) if self.leads else None
+            state = fitting.init(fitting.prepared(initial_weights.random_rule(self.config).params))
+        held_out = fitting.held_out(key_held_out, *setting) if self.leads else None
         while self.num_rounds < config.num_rounds:
             if self._is_stopped():
                 return
             begun = time.perf_counter()
-            state, measures = imitation.run_round(key_rounds, state, self.num_rounds, *setting, held_out)
+            state, measures = fitting.run_round(key_rounds, state, self.num_rounds, *setting, held_out)
             self.stop.wait(state)
             if self.stop.interrupted:
                 return
             self.num_rounds += 1
-            self.arrays = {f"imitation.{name}": value for name, value in checkpoint.flatten(state).items()}
+            self.arrays = {f"imitation.{name}": value for name, value in files.flatten(state).items()}
             row = {"phase": "imitation"} | {name: float(value) for name, value in measures.items()}
             if self.num_rounds == config.num_rounds:
-                flat = np.asarray(generation.flat_from(Learned(imitation.params_of(state), self.config.architecture)))
+                flat = np.asarray(generation.flat_from(Learned(fitting.params_of(state), self.config.architecture)))
                 self.arrays = {"start": flat}
                 self.notes["imitation"] = {name: float(value) for name, value in measures.items()}
                 row |= self._validate(flat)
@@ -160,7 +162,7 @@ class _Trainer:
 
     def _evolve(self) -> None:
         if "start" not in self.arrays:
-            self.arrays = {"start": start.weights(self.config)}
+            self.arrays = {"start": initial_weights.weights(self.config)}
             self._write_row({"phase": "start"} | self._validate(self.arrays["start"]), 0.0)
         at, program = -1, None
         states: list[State] = []
@@ -211,12 +213,12 @@ class _Trainer:
         if verdict.score > self.notes.get("best_score", -1.0):
             self.arrays["best"] = flat
             self.notes |= {"best_score": verdict.score, "best_meta_generation": self.num_done}
-            self.notes["best_validation"] = outputs.summary(verdict) | found
+            self.notes["best_validation"] = run_record.summary(verdict) | found
             self._write_rule("rule.safetensors", flat)
         self.notes["last_score"] = verdict.score
         self.notes["last_gain"] = found
         row = {"score": verdict.score, "best_score": self.notes["best_score"]}
-        return row | found | outputs.compared(verdict)
+        return row | found | run_record.compared(verdict)
 
     # --- after each step ---
 
@@ -260,19 +262,19 @@ class _Trainer:
 
     def _write_rule(self, name: str, flat: np.ndarray) -> None:
         rule = generation.rule_from(jax.numpy.asarray(flat), self.config.architecture)
-        checkpoint.save_rule(self.store.folder / name, rule, outputs.card(self.config, self._notes(), self.num_done))
+        trained.save_rule(self.store.folder / name, rule, run_record.card(self.config, self._notes(), self.num_done))
 
     def _outcome(self) -> Outcome:
         """What is there now: the best rule, or while an imitation goes on the one it has come to."""
         if "start" in self.arrays:
             last = self.arrays.get("strategy.mean", self.arrays["start"])
-        elif state := checkpoint.unflatten(_under("imitation", self.arrays)):
-            last = np.asarray(generation.flat_from(Learned(imitation.params_of(state), self.config.architecture)))
+        elif state := files.unflatten(_under("imitation", self.arrays)):
+            last = np.asarray(generation.flat_from(Learned(fitting.params_of(state), self.config.architecture)))
         else:  # stopped before it began
-            last = start.weights(self.config)
+            last = initial_weights.weights(self.config)
         best = self.arrays.get("best", last)
         rule = generation.rule_from(jax.numpy.asarray(best), self.config.architecture)
-        card = outputs.card(self.config, self._notes(), self.num_done)
+        card = run_record.card(self.config, self._notes(), self.num_done)
         if self.leads:
             self._write_rule("last.safetensors", last)
             manifest.write(self.store.folder / "card.json", card)

@@ -17,19 +17,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from lqd import stats
-from lqd.checkpoint import read_arrays, write_arrays
+from lqd import statistics
 from lqd.errors import Unreadable
-from lqd.evolution import cvt, rules
-from lqd.evolution.learned import Learned
-from lqd.evolution.rules import Rule
+from lqd.io.files import read_arrays, write_arrays
 from lqd.meta import generation
 from lqd.meta.config import Config, to_dict
+from lqd.meta.imitation.teachers import TEACHERS
 from lqd.meta.objective import NAMES, Measures
-from lqd.tasks.landscape import LandscapeBatch
+from lqd.rules import cvt, handmade
+from lqd.rules.learned.rule import Learned
+from lqd.tasks.bbob.instances import LandscapeBatch
 from lqd.types import pytree
 
-PANEL = ("ga", "ns", "dns", "me", "random")
+PANEL = (*TEACHERS, "random")
 SEED = 2**32 - 1  # of the held-out tasks: the largest there is, and folded differently from training's keys
 Table = dict[str, np.ndarray]  # measure -> one value per task
 
@@ -43,14 +43,7 @@ class _Contender:
     learned: Learned
 
     def __call__(self, key, fitness, descriptor) -> Float[Array, " P"]:
-        panel: dict[str, Rule] = {
-            "ga": rules.GeneticAlgorithm(),
-            "ns": rules.NoveltySearch(),
-            "dns": rules.DominatedNoveltySearch(),
-            "me": rules.MapElites(self.centroids),
-            "random": rules.Random(),
-        }
-        choices = [*(panel[name] for name in PANEL), self.learned]
+        choices = [*(handmade.by_name(name, self.centroids) for name in PANEL), self.learned]
         branches = [lambda *given, rule=rule: rule(*given) for rule in choices]  # switch hashes what it is given
         return jax.lax.switch(self.index, branches, key, fitness, descriptor)
 
@@ -134,7 +127,7 @@ class Validator:
             for name in PANEL
         }
         objective = self.config.objective.name
-        wins = np.mean([stats.wins(table[objective], self.panel[name][objective]) for name in PANEL], axis=0)
+        wins = np.mean([statistics.wins(table[objective], self.panel[name][objective]) for name in PANEL], axis=0)
         return Verdict(float(wins.mean()), wins, comparisons, table)
 
 
@@ -160,7 +153,7 @@ def compare(ours: np.ndarray, theirs: np.ndarray, measure: str) -> Comparison:
     floor, worst = (1e-8, -1e30) if measure == "fitness" else (1e-6, 0.0)
     first, second = (np.maximum(np.abs(np.nan_to_num(v, nan=worst, neginf=worst)), floor) for v in (ours, theirs))
     logs = np.log(second / first) if measure == "fitness" else np.log(first / second)
-    return Comparison(float(stats.wins(ours, theirs).mean()), _rank_biserial(logs), float(np.exp(np.median(logs))))
+    return Comparison(float(statistics.wins(ours, theirs).mean()), _rank_biserial(logs), float(np.exp(np.median(logs))))
 
 
 def _rank_biserial(differences: np.ndarray) -> float:

@@ -3,10 +3,11 @@
 import inspect
 
 from lqd.errors import InvalidInput, unknown
-from lqd.tasks import bbob, functions, landscape
+from lqd.tasks import bbob
 from lqd.tasks.arm import Arm
+from lqd.tasks.bbob import instances, ood
+from lqd.tasks.bbob.instances import Landscape, LandscapeBatch, sample_batch
 from lqd.tasks.brax import ROBOTS, RobotTask
-from lqd.tasks.landscape import Landscape, LandscapeBatch, sample_batch
 from lqd.tasks.task import Repeated, Task, TaskBatch
 
 __all__ = [
@@ -25,7 +26,7 @@ __all__ = [
     "summary",
 ]
 
-_LANDSCAPES = {f"bbob/{name}": name for name in bbob.NAMES} | {f"ood/{name}": name for name in functions.NAMES}
+_LANDSCAPES = {f"bbob/{name}": name for name in bbob.NAMES} | {f"ood/{name}": name for name in ood.NAMES}
 
 
 def names() -> list[str]:
@@ -41,7 +42,7 @@ def summary(name: str) -> str:
         return ROBOTS[name.removeprefix("brax/")].summary
     function = _LANDSCAPES[name]
     number = f"f{bbob.index(function)}, " if function in bbob.NAMES else ""
-    group = "out of distribution" if function in landscape.OOD else "training set"
+    group = "out of distribution" if function in instances.OOD else "training set"
     return f"{number}{group}; descriptor: a random projection of x"
 
 
@@ -62,7 +63,7 @@ def make(name: str, **settings) -> Task:
             raise unknown("task", name, names()) from None
     if name not in _LANDSCAPES:
         raise unknown("task", name, names())
-    return _call(landscape.make, name, {"dim": 16} | settings, _LANDSCAPES[name])
+    return _call(instances.make, name, {"dim": 16} | settings, _LANDSCAPES[name])
 
 
 def _call(function, name: str, settings: dict, *args):

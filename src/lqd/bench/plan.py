@@ -1,0 +1,106 @@
+"""Several settings and rules: what to run, running what is missing, and the tables of what came out."""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lqd.bench.runner import HISTORY, MEASURES, Bench, Table
+from lqd.bench.settings import Setting
+from lqd.io.files import write_bytes
+
+OnPiece = Callable[[str, int, int], None]  # what runs now, how many pieces are done, of how many
+
+
+class Part(NamedTuple):
+    """A setting and the rules that run under it; `together` where that is faster: on a simulator."""
+
+    setting: Setting
+    rules: tuple[str, ...]
+    together: bool = False
+
+
+Plan = dict[str, Part]
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """What the parts of a plan gave: part -> rule -> table; and how the pieces came about: part -> piece -> facts."""
+
+    plan: Plan
+    tables: dict[str, dict[str, Table]]
+    made: dict[str, dict[str, dict[str, Any]]]
+
+    def facts(self) -> dict[str, Any]:
+        """On what and with which versions it ran, when the last piece was made, and how long all took."""
+        pieces = [piece for part in self.made.values() for piece in part.values()]
+        last = max(pieces, key=lambda piece: piece["at"])
+        devices = sorted({device for piece in pieces for device in piece["devices"]})
+        return last | {"devices": devices, "seconds": round(sum(piece["seconds"] for piece in pieces), 1)}
+
+    def rows(self):
+        """A data frame with one row per run."""
+        import pandas as pd
+
+        rows = [
+            {"part": name, "rule": rule, "function": function, "dim": dim, "seed": seed}
+            | {measure: float(table[measure][seed, column]) for measure in MEASURES}
+            for name, part in self.plan.items()
+            for rule, table in self.tables[name].items()
+            for column, (function, dim) in enumerate(part.setting.columns)
+            for seed in range(part.setting.num_seeds)
+        ]
+        return pd.DataFrame(rows).astype({"dim": "Int16"})
+
+    def history(self):
+        """A data frame with one row per run and time."""
+        import pandas as pd
+
+        parts = []
+        for name, part in self.plan.items():
+            evaluations = part.setting.population_size + part.setting.rows * part.setting.batch_size
+            for rule, table in self.tables[name].items():
+                shape = table["history.fitness"].shape
+                index = np.meshgrid(evaluations, np.arange(shape[1]), np.arange(shape[2]), indexing="ij")
+                functions, dims = zip(*part.setting.columns, strict=True)
+                values = {measure: table[f"history.{measure}"].ravel() for measure in HISTORY}
+                parts.append(
+                    pd.DataFrame(
+                        {"part": name, "rule": rule, "function": np.asarray(functions)[index[2].ravel()]}
+                        | {"dim": pd.array(dims, "Int16")[index[2].ravel()], "seed": index[1].ravel().astype(np.int16)}
+                        | {"num_evaluations": index[0].ravel().astype(np.int32)}
+                        | values
+                    )
+                )
+        return pd.concat(parts, ignore_index=True)
+
+
+def measure_all(plan: Plan, folder: pathlib.Path, progress: OnPiece) -> Results:
+    """Every rule of every part, from what is kept in the folder or anew."""
+    total, done = sum(len(part.rules) for part in plan.values()), 0
+    results = Results(plan, {}, {})
+    for name, part in plan.items():
+        bench = Bench(part.setting, folder / name.replace(" ", "-"))
+        results.tables[name] = {}
+        if part.together:
+            num = part.setting.num_generations
+
+            def look(generation: int, name=name, done=done, num=num) -> None:
+                progress(f"{name}: all rules, generation {generation:,} of {num:,}", done, total)
+
+            look(0)
+            bench.measure_together(part.rules, look)
+        for rule in part.rules:
+            progress(f"{name}: {rule}", done, total)
+            results.tables[name][rule] = bench.measure(rule)
+            done += 1
+        results.made[name] = bench.made
+    progress("done", done, total)
+    return results
+
+
+def write_csv(path: pathlib.Path, results: Results) -> None:
+    """One line per run."""
+    write_bytes(path, results.rows().to_csv(index=False, float_format="%.7g").encode())

@@ -1,0 +1,268 @@
+"""Benchmarks in pieces: a rule under a setting, all seeds of all functions in one program, one file each.
+
+A finished piece is kept and not run again; a piece that belongs to other settings or other weights is. So a bench can
+be interrupted anywhere, and one piece can be redone by deleting its file.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import pathlib
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from lqd.bench import side_by_side
+from lqd.bench.settings import Field, Setting, field
+from lqd.errors import Unreadable, unknown
+from lqd.evolution import loop, metrics
+from lqd.io import manifest
+from lqd.io.files import flatten, read_arrays, write_arrays
+from lqd.meta.config import Config
+from lqd.meta.validation import SEED
+from lqd.rules import catalogue, cvt
+from lqd.rules.learned.rule import Learned
+from lqd.rules.protocol import Rule, ready
+from lqd.tasks import without_descriptors
+from lqd.tasks.anchors import random_search
+from lqd.tasks.task import Repeated, TaskBatch
+
+TEST = 1000  # folded into the key of held-out tasks: neither training's nor validation's
+MEASURES = ("fitness", "novelty", "novelty_rarefied", "qd", "num_filled")
+HISTORY = ("fitness", "best", "novelty", "qd")  # what is also kept from time to time: `history.fitness` and so on
+
+
+class Bench:
+    """The tasks of one setting, what random search reaches there, and every rule's results, kept in a folder."""
+
+    def __init__(self, setting: Setting, folder: pathlib.Path):
+        self.setting, self.folder = setting, folder
+        self.made: dict[str, dict[str, Any]] = {}  # piece -> when, on what, and how long it took
+        key = jax.random.fold_in(jax.random.key(np.uint32(SEED)), TEST)
+        key_tasks, key_runs, self._key_anchors = jax.random.split(key, 3)
+        self.field = field(key_tasks, setting)
+        first = setting.first_seed  # a key does not depend on how many there are
+        self.keys = jax.random.split(key_runs, first + self.field.tasks.num_tasks)[first:]
+
+    def anchors(self):
+        """What random search reaches on each task with the evaluations that a rule has; None without an optimum."""
+        if self.field.f_opt is None:
+            return None
+
+        def compute():
+            tasks, first = self.field.tasks, self.setting.first_seed
+            if isinstance(tasks, Repeated):
+                tasks = Repeated(tasks.task, first + tasks.num_tasks)
+            found = random_search(self._key_anchors, tasks, self.setting.num_evaluations)
+            return {"f_rand": np.asarray(found.f_rand[first:])}
+
+        return jnp.asarray(self._piece("random-search", {}, compute)["f_rand"])
+
+    def measure(self, name: str) -> "Table":
+        """Final populations of a rule: an array (seeds, columns) per measure; and (rows, seeds, columns) on the way.
+
+        `RULE@random` (or `@zero`) is the rule with descriptors that say nothing.
+        """
+        f_rand, num = self.anchors(), self._num_compared(name)
+        given = self.field._replace(tasks=_tasks_of(name, self.field.tasks))
+
+        def compute(rule):
+            return self._table(_run(self.setting.config, rule, self.keys, given, f_rand, self.setting.steps), num)
+
+        return self.piece(name, {}, compute)
+
+    def measure_together(self, names: Sequence[str], look: Callable[[int], None] = lambda _: None) -> None:
+        """The rules that are missing, side by side: a simulator takes hardly longer for several than for one.
+
+        Their state is kept on the way. `look` is told the generation. Of rules that ran with fewer seeds only the other
+        seeds run.
+        """
+        names = sorted(names, key=lambda name: name != "me")  # first: its slots are what the others are compared at
+        about = {name: {"rule": _fingerprint(self._rule(name))} for name in names}
+        missing = [name for name in names if self._read(name, about[name]) is None]
+        begun = {name: num for name in missing if (num := self._num_seeds_kept(name, about[name]))}
+        if begun:
+            self._add_seeds(min(begun.values()), {name: about[name] for name in begun}, look)
+            missing = [name for name in missing if name not in begun]
+
+        def kept_of(names):
+            of = self._description({"rules": [[name, about[name]["rule"]] for name in names]})
+            return side_by_side.Kept(self.folder / "together.safetensors", of)
+
+        if missing and kept_of(names).fits():  # cut while the pieces were written
+            missing = names
+        kept = kept_of(missing)
+        if len(missing) < 2:
+            kept.remove()
+            return
+        rules = tuple(self._rule(name) for name in missing)
+        kinds, f_rand = tuple(map(_kind_of, missing)), self.anchors()
+        runs = side_by_side.Runs(self.setting.config, kinds, rules, self.keys, self.field)
+        ran, seconds = runs.run(self.setting.rows, functools.partial(_jit_measured, self.field, f_rand), kept, look)
+        tables: dict[str, Table] = {}
+        for name, found in zip(missing, ran, strict=True):
+            tables[name] = self._table(found, self._num_compared(name, tables.get("me")))
+        for name in missing:
+            self._write(name, about[name], tables[name], seconds / len(missing))
+        kept.remove()
+
+    def _add_seeds(self, num_kept: int, about: dict[str, dict[str, Any]], look: Callable[[int], None]) -> None:
+        """The seeds that are missing, as a bench of their own; then the pieces grow by them."""
+        first, num = self.setting.first_seed + num_kept, self.setting.num_seeds - num_kept
+        rest = Bench(dataclasses.replace(self.setting, first_seed=first, num_seeds=num), self.folder / "more-seeds")
+        rest.measure_together(list(about), look)
+        for name in about:
+            new, kept = rest.measure(name), self._kept(name)
+            assert kept is not None
+            grown = {key: np.concatenate([kept[0][key][..., :num_kept, :], new[key]], axis=-2) for key in new}
+            self._write(name, about[name], grown, kept[2]["seconds"] + rest.made[name]["seconds"])
+        shutil.rmtree(rest.folder)
+
+    def _num_seeds_kept(self, name: str, about: dict[str, Any]) -> int:
+        """How many seeds are kept of a rule that is to have more."""
+        kept, wanted = self._kept(name), self._description(about)
+        if kept is None:
+            return 0
+        num = kept[1]["setting"]["num_seeds"]
+        fits = kept[1] == wanted | {"setting": wanted["setting"] | {"num_seeds": num}}
+        return num if fits and isinstance(num, int) and 0 < num < self.setting.num_seeds else 0
+
+    def _table(self, ran, num) -> "Table":
+        rows, fitness, descriptor = ran
+        found = {name: rows[name][-1] for name in MEASURES if name in rows}
+        found["novelty_rarefied"] = _rarefied(fitness, descriptor, num) * self.field.scale
+        found |= {f"history.{name}": rows[name] for name in HISTORY}
+        return {name: self._by_seed(np.asarray(found[name])) for name in found}
+
+    def piece(self, name: str, about: dict[str, Any], compute: Callable[[Rule], "Table"]) -> "Table":
+        """Something computed of a rule, from what is kept or anew."""
+        rule = self._rule(name)
+        return self._piece(name, about | {"rule": _fingerprint(rule)}, lambda: compute(rule))
+
+    def _by_seed(self, values: np.ndarray) -> np.ndarray:
+        """(..., tasks) as (..., seeds, columns)."""
+        by_column = values.reshape(*values.shape[:-1], len(self.setting.columns), self.setting.num_seeds)
+        return np.ascontiguousarray(np.swapaxes(by_column, -1, -2))
+
+    def _num_compared(self, name: str, of_map_elites: "Table | None" = None) -> Float[Array, " K"]:
+        """Slots that MAP-Elites fills on each task: with so many individuals of each rule, novelty is compared."""
+        if name == "me" or _kind_of(name):
+            return jnp.full(self.field.tasks.num_tasks, float(self.setting.population_size))
+        return jnp.asarray((of_map_elites or self.measure("me"))["num_filled"].T.ravel())
+
+    def _rule(self, name: str) -> Rule:
+        if name != "me":
+            return catalogue.rule(name.split("@")[0])
+        return catalogue.rule("me", centroids=cvt.centroids(self.setting.population_size, *self.field.box))
+
+    def _description(self, about: dict[str, Any]) -> dict[str, Any]:
+        return json.loads(json.dumps({"setting": dataclasses.asdict(self.setting)} | about))
+
+    def _kept(self, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any], dict[str, Any]] | None:
+        """What is kept under a name: the arrays, of what they are, and how they were made."""
+        try:
+            arrays, description = read_arrays(self.folder / f"{name}.safetensors", "piece")
+        except Unreadable:
+            return None
+        made, setting = description.pop("made", None), description.get("setting")
+        if not isinstance(setting, dict) or not isinstance(made, dict) or not made:
+            return None
+        # A field that is newer than the piece has its default there: new fields must not change old settings.
+        defaults = {one.name: one.default for one in dataclasses.fields(Setting)}
+        return arrays, description | {"setting": json.loads(json.dumps(defaults)) | setting}, made
+
+    def _read(self, name: str, about: dict[str, Any]) -> dict[str, np.ndarray] | None:
+        kept = self._kept(name)
+        if kept is None or kept[1] != self._description(about):
+            return None
+        self.made[name] = kept[2]
+        return kept[0]
+
+    def _piece(self, name: str, about: dict[str, Any], compute) -> dict[str, np.ndarray]:
+        kept = self._read(name, about)
+        if kept is not None:
+            return kept
+        begun = time.perf_counter()
+        arrays = compute()
+        self._write(name, about, arrays, time.perf_counter() - begun)
+        return arrays
+
+    def _write(self, name: str, about: dict[str, Any], arrays: dict[str, np.ndarray], seconds: float) -> None:
+        self.made[name] = manifest.environment() | {"seconds": round(seconds, 1), "at": manifest.now()}
+        description = self._description(about) | {"made": self.made[name]}
+        write_arrays(self.folder / f"{name}.safetensors", "piece", arrays, description)
+
+
+def _kind_of(name: str) -> str:
+    """What is done to the descriptors: empty, `random` or `zero`."""
+    kind = name.partition("@")[2]
+    if kind and kind not in without_descriptors.KINDS:
+        raise unknown("kind of descriptors", kind, without_descriptors.KINDS)
+    return kind
+
+
+def _tasks_of(name: str, tasks: TaskBatch) -> TaskBatch:
+    return without_descriptors.Altered(tasks, _kind_of(name)) if _kind_of(name) else tasks
+
+
+def _fingerprint(rule: Rule) -> str:
+    """Changes with the weights of a learned rule."""
+    if not isinstance(rule, Learned):
+        return type(rule).__name__
+    digest = hashlib.sha256()
+    for name, array in sorted(flatten(rule.params).items()):
+        digest.update(name.encode() + array.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _measured(field: Field, f_rand, state: loop.State):
+    population = state.population
+    found = jax.vmap(metrics.measure)(population.fitness, population.descriptor)
+    qd = jnp.full_like(found["novelty"], jnp.nan)
+    if field.f_opt is not None:
+        qd = jax.vmap(metrics.qd_score)(found, f_rand.astype(loop.DTYPE), field.f_opt.astype(loop.DTYPE))
+    return {
+        "fitness": found["max_fitness"],
+        "best": state.best.fitness[:, 0],
+        "novelty": found["novelty"] * field.scale,
+        "qd": qd * field.scale,
+        "num_filled": found["num_filled"],
+    }
+
+
+def evolve(config: Config, rule: Rule, keys, field: Field, steps, look: Callable[[loop.State], Any]):
+    """All tasks: the state at the end, and what `look` sees after each of the steps (numbers of generations)."""
+    rule, operator = ready(rule), config.reproduction
+
+    def advance(state, num):
+        def step(_, state):
+            return loop.step(state, field.tasks, rule, operator, config.batch_size, field.start)
+
+        state = jax.lax.fori_loop(0, num, step, state)
+        return state, look(state)
+
+    begin = loop.begin(keys, field.tasks, rule, config.population_size, field.start)
+    return jax.lax.scan(advance, begin, steps)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _run(config: Config, rule: Rule, keys, field: Field, f_rand, steps):
+    """Rows of measures, and the populations at the end."""
+    state, rows = evolve(config, rule, keys, field, steps, functools.partial(_measured, field, f_rand))
+    return rows, state.population.fitness, state.population.descriptor
+
+
+_jit_measured = jax.jit(_measured)
+_rarefied = jax.jit(jax.vmap(metrics.rarefied_novelty))
+
+
+# Several settings and rules
+
+Table = dict[str, np.ndarray]  # measure -> (seeds, columns)

@@ -1,0 +1,113 @@
+"""What a bench runs on: functions or one task, seeds, sizes; and the tasks that this means."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from lqd import checks, tasks
+from lqd.evolution import loop
+from lqd.meta.config import Config
+from lqd.tasks.bbob import instances
+from lqd.tasks.task import Repeated, TaskBatch, start_scale
+
+ARM = ("arm",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """Fresh noiseless instances of some functions, one of each function (and dimension, in `dims`) per seed.
+
+    Or one task of its own, the arm or a robot (`brax/...`), whose episodes have so many steps; its seeds may begin at
+    another than 0. `num_rows` times, at ever longer intervals, the state of the runs is written down; the last is the
+    end.
+    """
+
+    functions: tuple[str, ...] = instances.TRAINING_SET
+    num_seeds: int = 32
+    num_generations: int = 256
+    min_dim: int = 2
+    max_dim: int = 12
+    dims: tuple[int, ...] = ()
+    descriptor_dim: int = 2
+    population_size: int = 128
+    batch_size: int = 32
+    rotate: bool = True
+    num_rows: int = 1
+    episode_length: int = 1000
+    first_seed: int = 0
+
+    def __post_init__(self):
+        checks.whole("num_seeds", self.num_seeds, 1 if self.first_seed else 2)
+        assert self.is_single or not self.first_seed
+        checks.whole("num_generations", self.num_generations, 1)
+        checks.whole("num_rows", self.num_rows, 1)
+
+    @property
+    def is_single(self) -> bool:
+        return self.functions == ARM or self.functions[0].startswith("brax/")
+
+    @property
+    def num_evaluations(self) -> int:
+        return self.population_size + self.num_generations * self.batch_size
+
+    @property
+    def columns(self) -> list[tuple[str, int | None]]:
+        """Function and dimension (None: drawn, or the task's own) of every column of a table."""
+        drawn = self.is_single or self.min_dim < self.max_dim
+        dims: tuple[int | None, ...] = self.dims or (None if drawn else self.min_dim,)
+        return [(function, dim) for function in self.functions for dim in dims]
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The generations after which the state is written down."""
+        if self.num_rows == 1:
+            return np.asarray([self.num_generations])
+        return np.unique(np.rint(np.geomspace(1, self.num_generations, self.num_rows)).astype(int))
+
+    @property
+    def steps(self) -> Int[Array, " R"]:
+        """Generations from one row to the next."""
+        return jnp.asarray(np.diff(self.rows, prepend=0), jnp.int32)
+
+    @property
+    def config(self) -> Config:
+        return Config(stages=(), population_size=self.population_size, batch_size=self.batch_size)
+
+
+class Field(NamedTuple):
+    """Tasks that share a descriptor box, what their descriptors were divided by for that, optima, where to begin."""
+
+    tasks: TaskBatch
+    box: tuple[np.ndarray, np.ndarray]
+    scale: Float[Array, " K"]
+    f_opt: Float[Array, " K"] | None
+    start: loop.Start = loop.ANYWHERE
+
+
+def field(key: Key[Array, ""], setting: Setting) -> Field:
+    """The tasks of a setting: all seeds of a function (dimension by dimension), then all of the next."""
+    return _single(setting) if setting.is_single else _landscapes(key, setting)
+
+
+def _single(setting: Setting) -> Field:
+    name, num = setting.functions[0], setting.num_seeds
+    task = tasks.make(name, **{} if setting.functions == ARM else {"episode_length": setting.episode_length})
+    assert task.descriptor_bounds is not None
+    low, high = map(np.asarray, task.descriptor_bounds)
+    f_opt = None if task.f_opt is None else jnp.broadcast_to(task.f_opt, (num,))
+    start = loop.Start(None, jnp.float32(start_scale(task)))
+    return Field(Repeated(task, num), (low, high), jnp.ones(num), f_opt, start)
+
+
+def _landscapes(key: Key[Array, ""], setting: Setting) -> Field:
+    batch = instances.sample_batch(
+        key, setting.functions, setting.num_seeds * max(len(setting.dims), 1),
+        width=max(setting.dims or (setting.max_dim,)), min_dim=setting.min_dim, max_dim=setting.max_dim,
+        dims=np.repeat(setting.dims, setting.num_seeds).tolist() if setting.dims else None,
+        descriptor_dim=setting.descriptor_dim, noise=False, rotate=setting.rotate,
+    )  # fmt: skip
+    ones = np.ones(setting.descriptor_dim)
+    return Field(batch.with_unit_descriptors(), (-ones, ones), batch.descriptor_half_width, batch.f_opt)

@@ -1,0 +1,70 @@
+"""The command `lqd`. Every subcommand is a dataclass: its fields are the flags, its docstring the help."""
+
+import os
+import pathlib
+import sys
+from typing import Annotated
+
+import tyro
+
+from lqd.cli.bench import Bench
+from lqd.cli.demo import Demo
+from lqd.cli.figure import Figure
+from lqd.cli.lists import Rules, Tasks
+from lqd.cli.report import Report
+from lqd.cli.rerun import Rerun
+from lqd.cli.run import Run
+from lqd.cli.show import Show
+from lqd.cli.train import Imitate, Train
+from lqd.errors import InvalidInput
+
+
+def _keep_compiled_programs() -> None:
+    """A second `lqd run` starts at once. JAX_COMPILATION_CACHE_DIR chooses another folder."""
+    import jax
+
+    if jax.config.jax_compilation_cache_dir is None:
+        cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(cache / "lqd" / "jax"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+Command = (
+    Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Run, tyro.conf.subcommand("run")]
+    | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Imitate, tyro.conf.subcommand("imitate")]
+    | Annotated[Bench, tyro.conf.subcommand("bench")]
+    | Annotated[Figure, tyro.conf.subcommand("figure")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Show, tyro.conf.subcommand("show")]
+    | Annotated[Rerun, tyro.conf.subcommand("rerun")]
+    | Annotated[Tasks, tyro.conf.subcommand("tasks")]
+    | Annotated[Rules, tyro.conf.subcommand("rules")]
+)
+
+
+def parse(
+    args: list[str] | None = None,
+) -> Demo | Run | Train | Imitate | Bench | Figure | Report | Show | Rerun | Tasks | Rules:
+    """The command that the words on the command line name."""
+    description = "Learned Quality-Diversity: diverse sets of good solutions."
+    return tyro.cli(Command, args=args, prog="lqd", description=description, config=(tyro.conf.OmitArgPrefixes,))
+
+
+def main(args: list[str] | None = None) -> None:
+    """Entry point; bad input ends with one line on stderr and status 2."""
+    command = parse(args)
+    _keep_compiled_programs()
+    try:
+        command.main()
+        sys.stdout.flush()
+    except InvalidInput as error:
+        print(f"lqd: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt as error:
+        print(f"lqd: {error or 'interrupted'}", file=sys.stderr)
+        raise SystemExit(130) from None
+    except BrokenPipeError:  # `lqd rules | head`: whoever reads has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None

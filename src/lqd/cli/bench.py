@@ -1,0 +1,93 @@
+"""`lqd bench`."""
+
+import dataclasses
+import pathlib
+import sys
+
+from lqd.cli.console import pieces_bar, table
+from lqd.errors import InvalidInput, unknown
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """Run the experiments behind a figure of the paper, or check what is claimed of the trained rules.
+
+    Every finished piece is kept in the folder, so that a bench that was interrupted goes on where it stopped, and one
+    piece can be redone by deleting its file. `all` ends with every figure and the report.
+    """
+
+    suite: str = "claims"
+    """pareto, bars-train, bars-ood, grid, landscape, ablation, diversity, robots,
+    robots-aggregate, all; or claims, generalisation"""
+    preset: str = "quick"
+    """quick (2 CPU cores; `all` in under 20 minutes), scaled, longer (two robots, six times the evaluations), paper
+    (the paper's size, on a GPU); claims and generalisation: quick or full (a GPU; claims also at a million
+    evaluations)."""
+    seeds: int | None = None
+    """Instances of each function, instead of the preset's number. More than the folder has: they are added."""
+    out: pathlib.Path | None = None
+    """Folder for the results; default runs/SUITE."""
+    quiet: bool = False
+    """No progress bar."""
+
+    def main(self) -> None:
+        from lqd.bench import claims, generalisation, suites
+        from lqd.io.lock import locked
+
+        own = {"claims": claims, "generalisation": generalisation}
+        if self.suite not in (*suites.NAMES, *own):
+            raise unknown("suite", self.suite, [*suites.NAMES, *own])
+        presets = own[self.suite].PRESETS if self.suite in own else suites.PRESETS
+        if self.preset not in presets:
+            raise unknown("preset", self.preset, presets)
+        if self.seeds is not None and self.suite in own:
+            raise InvalidInput(f"seeds is for the figures' suites; {self.suite!r} has a fixed number.")
+        out = self.out or pathlib.Path("runs") / self.suite
+        with locked(out, "--out", below=True):
+            if self.suite in own:
+                self._own(own[self.suite].run, out)
+            else:
+                self._suite(out)
+
+    def _own(self, run, out: pathlib.Path) -> None:
+        from lqd.bench import generalisation
+
+        with pieces_bar(self.quiet) as progress:
+            content = run(self.preset, out, progress)
+        if self.suite == "claims":
+            self._show_claims(content)
+        else:
+            columns = generalisation.COLUMNS
+            rows = [
+                (row["setting"], row["rule"], *(generalisation.cell(name, row[name]) for name in columns.values()))
+                for row in content["rows"]
+            ]
+            table(("setting", "rule", *columns), rows)
+        print(f"Wrote {out / self.suite}.md")
+
+    def _suite(self, out: pathlib.Path) -> None:
+        from lqd.bench import suites
+        from lqd.report import page
+
+        if suites.leaves_robots_out(self.suite, suites.PRESETS[self.preset]):
+            print(f"Without robots: {suites.NEED_BRAX}", file=sys.stderr)
+        with pieces_bar(self.quiet) as progress:
+            suites.run(self.suite, self.preset, out, progress, self.seeds)
+        rows = [
+            (row["claim"], row["paper"], row["ours"], page.number(row["p"]), row["verdict"])
+            for row in page.verdicts(out)
+        ]
+        table(("claim", "paper", "ours", "p", "verdict"), rows)
+        page.draw("all", out)
+        print(f"Wrote {page.write(out)}")
+
+    def _show_claims(self, content: dict) -> None:
+        from lqd.bench import claims
+
+        for part in content["settings"].values():
+            rows = [
+                (row["claim"], row["verdict"], "\n".join(map(claims.sentence, row["findings"])))
+                for row in part["claims"]
+            ]
+            print(f"{part['setting']['num_evaluations']:,} evaluations, {part['setting']['num_seeds']} seeds")
+            table(("claim", "verdict", "found"), rows)

@@ -1,0 +1,44 @@
+"""What commands show: progress bars and tables."""
+
+import contextlib
+import sys
+from collections.abc import Sequence
+
+
+@contextlib.contextmanager
+def pieces_bar(quiet: bool):
+    """A function to be called with what runs now, and how many pieces are done of how many."""
+    if quiet:
+        yield lambda label, done, total: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    with Progress(*columns) as progress:
+        bar = progress.add_task("", total=None)
+        yield lambda label, done, total: progress.update(bar, description=label, completed=done, total=total)
+
+
+def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """Rows of text on the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    made = Table(*header, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        made.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 200).print(made)
+
+
+@contextlib.contextmanager
+def progress_bar(label: str, num_generations: int, quiet: bool):
+    """A function to be called with the generation reached; shows the time left on a terminal."""
+    if quiet:
+        yield lambda generation: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("generations"))
+    with Progress(*columns, TimeRemainingColumn(), transient=False) as progress:
+        bar = progress.add_task(label, total=num_generations)
+        yield lambda generation: progress.update(bar, completed=generation)

@@ -1,0 +1,38 @@
+"""`lqd figure`."""
+
+import dataclasses
+import pathlib
+from typing import Annotated
+
+import tyro
+
+from lqd.errors import InvalidInput
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """Draw a figure from results: `lqd figure pareto DIR` of a bench, `lqd figure training DIR` of a training run."""
+
+    figure: Annotated[str, tyro.conf.Positional]
+    """pareto, bars-train, bars-ood, grid, robots, robots-aggregate, diversity, ablation, landscape, aggregate,
+    ecdf, profiles, animation (a GIF), all; or training"""
+    folder: Annotated[pathlib.Path | None, tyro.conf.Positional] = None
+    """Folder of the bench or of the training run."""
+    results: pathlib.Path | None = None
+    """The same, by name."""
+    out: pathlib.Path | None = None
+    """File to write, .png or .pdf; default: both in DIR/figures, or curve.png in the folder of a training run."""
+
+    def main(self) -> None:
+        folder = self.folder or self.results
+        if folder is None or None not in (self.folder, self.results):
+            raise InvalidInput("figure needs one folder of results: lqd figure ID DIR, or lqd figure ID --results DIR.")
+        if self.figure == "training":
+            from lqd.meta import train
+
+            print(f"Wrote {train.draw(folder, self.out)}")
+            return
+        from lqd.report import page
+
+        for path in page.draw(self.figure, folder, self.out):
+            print(f"Wrote {path}")

@@ -1,0 +1,173 @@
+"""`lqd rerun MANIFEST`: the same once more, from nothing but what a manifest says, and compared number by number.
+
+A manifest is what `lqd run` and `lqd bench` leave as manifest.json, and `lqd train` and `lqd imitate` as card.json. On
+the same machine with the same versions every number is the same; what else was different is said.
+"""
+
+import dataclasses
+import pathlib
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import tyro
+
+from lqd.cli import console, run
+from lqd.errors import InvalidInput, Unreadable
+from lqd.io import manifest
+from lqd.io.files import read_arrays
+from lqd.meta import config as configs
+from lqd.meta import train
+
+
+@dataclasses.dataclass(frozen=True)
+class Rerun:
+    """Run again from a manifest, and compare: with equal versions on an equal machine every number is the same.
+
+    Ends with status 1 if something differs.
+    """
+
+    manifest: Annotated[pathlib.Path, tyro.conf.Positional]
+    """manifest.json of a run or a bench, card.json of a training run, or the folder that it is in."""
+    out: pathlib.Path | None = None
+    """Folder for the second run; default FOLDER-again."""
+    quiet: bool = False
+    """No progress bar."""
+
+    def main(self) -> None:
+        comparison = rerun(self.manifest, self.out, self.quiet)
+        print(sentence(comparison))
+        if comparison.differences:
+            raise SystemExit(1)
+
+
+CLOCK = ("history.time_s",)
+
+
+class Difference(NamedTuple):
+    """Numbers that are not the same: where, how many, and by how much at most."""
+
+    where: str
+    num: int
+    largest: float
+
+
+class Comparison(NamedTuple):
+    """How many numbers were compared, which differ, and what else was not as before."""
+
+    out: pathlib.Path
+    num: int
+    differences: list[Difference]
+    circumstances: list[str]
+
+
+def rerun(given: pathlib.Path, out: pathlib.Path | None = None, quiet: bool = False) -> Comparison:
+    """Runs again into another folder, and compares."""
+    path = _find(given)
+    content = manifest.read(path, "a run")
+    out = out or path.parent.with_name(f"{path.parent.name}-again")
+    if out.exists() and any(out.iterdir()):
+        raise InvalidInput(f"--out {out} is not empty; give another folder.")
+    if content.get("command") == "run":
+        pairs = _run(content, path.parent, out, quiet)
+    elif "suites" in content:
+        pairs = _bench(content, path.parent, out, quiet)
+    elif "config" in content and "num_meta_generations" in content:
+        pairs = _train(content, path.parent, out, quiet)
+    else:
+        raise Unreadable(f"{path}: not a manifest of lqd run or lqd bench, nor the card of a training run.")
+    num, differences = 0, []
+    for name, before, after in pairs:
+        num += sum(np.size(values) for values in before.values())
+        differences += _compare(name, before, after)
+    return Comparison(out, num, differences, _circumstances(content))
+
+
+def _find(given: pathlib.Path) -> pathlib.Path:
+    places = [given] if given.is_file() else [given / name for name in ("manifest.json", "card.json")]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise InvalidInput(f"manifest {given}: there is no such file, nor a folder with manifest.json or card.json.")
+    return found
+
+
+def _run(content, folder: pathlib.Path, out: pathlib.Path, quiet: bool):
+    """A run that ended early is repeated as far as it came."""
+    reached = content["num_evaluations"][0] if content["stopped_by"] else content["config"]["num_evaluations"]
+    changed = {"out": out, "num_evaluations": reached, "time_limit_s": None, "quiet": quiet}
+    try:
+        config = run.Run(**content["config"] | changed)
+    except TypeError as error:
+        raise Unreadable(f"{folder}: its manifest has other settings than this version of lqd ({error}).") from error
+    config.main()
+    for i in range(config.num_seeds):
+        name = f"result_{config.seed + i}.safetensors"
+        yield (name, *(_arrays(one / name, "result") for one in (folder, out)))
+
+
+def _bench(content, folder: pathlib.Path, out: pathlib.Path, quiet: bool):
+    from lqd.bench import suites
+    from lqd.bench.results import Folder
+
+    with console.pieces_bar(quiet) as progress:
+        for suite in content["suites"]:
+            suites.run(suite, content["preset"], out, progress, content["num_seeds"])
+    before, after = Folder(folder), Folder(out)
+    for part, found in content["parts"].items():
+        for rule in found["rules"]:
+            yield f"{part}: {rule}", before.table(part, rule), after.table(part, rule)
+
+
+def _train(content, folder: pathlib.Path, out: pathlib.Path, quiet: bool):
+    config = configs.shortened(configs.from_dict(content["config"]), content["num_meta_generations"])
+    train.again(config, out, quiet)
+    for name in ("rule.safetensors", "last.safetensors"):
+        yield (name, *(_arrays(one / name, "rule") for one in (folder, out)))
+
+
+def _arrays(path: pathlib.Path, kind: str) -> dict[str, np.ndarray]:
+    return {name: value for name, value in read_arrays(path, kind)[0].items() if name not in CLOCK}
+
+
+def _compare(where: str, before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> list[Difference]:
+    if before.keys() != after.keys():
+        return [Difference(f"{where}: {name}", 0, np.inf) for name in sorted(before.keys() ^ after.keys())]
+    found = []
+    for name in before:
+        one, other = (np.asarray(values[name], np.float64) for values in (before, after))
+        if one.shape != other.shape:
+            found.append(Difference(f"{where}: {name}", one.size, np.inf))
+            continue
+        differs = ~((one == other) | (np.isnan(one) & np.isnan(other)))
+        if differs.any():
+            with np.errstate(invalid="ignore"):
+                largest = float(np.nanmax(np.abs(one - other)[differs]))
+            found.append(Difference(f"{where}: {name}", int(differs.sum()), largest))
+    return found
+
+
+def _circumstances(content: dict[str, Any]) -> list[str]:
+    """Versions, devices and commit, where they are not as they were."""
+    sessions = content.get("sessions") or [{}]
+    before = content.get("made") or (content if "versions" in content else sessions[-1])
+    found = []
+    for name, now in manifest.environment().items():
+        then = before.get(name)
+        if then is not None and then != now:
+            found.append(f"{name}: {_short(then)} then, {_short(now)} now")
+    return found
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {version}" for name, version in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def sentence(comparison: Comparison) -> str:
+    """For people."""
+    lines = [f"{comparison.num:,} numbers compared, {comparison.out}: "]
+    lines[0] += "all the same." if not comparison.differences else f"{len(comparison.differences)} arrays differ."
+    lines += [f"  {d.where}: {d.num} numbers, by {d.largest:.3g} at most" for d in comparison.differences[:20]]
+    if len(comparison.differences) > 20:
+        lines.append(f"  and {len(comparison.differences) - 20} more")
+    return "\n".join([*lines, *(f"  not as before: {text}" for text in comparison.circumstances)])

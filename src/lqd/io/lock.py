@@ -1,0 +1,30 @@
+"""One process to a folder."""
+
+import contextlib
+import pathlib
+
+from lqd.errors import InvalidInput
+from lqd.io.files import torn_files
+
+
+@contextlib.contextmanager
+def locked(folder: pathlib.Path, name: str, below: bool = False):
+    """Keeps a second process out; `name` is what the user calls the folder. What was torn there (and `below`) goes.
+
+    The system lets go of the lock when its holder dies, however it dies.
+    """
+    import fcntl
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".lock").open("a")
+    except OSError as error:
+        raise InvalidInput(f"{name} {folder} cannot be written to ({error.strerror}).") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InvalidInput(f"{name} {folder} is in use by another process; give another folder.") from None
+        for torn in torn_files(folder, below):
+            torn.unlink(missing_ok=True)
+        yield

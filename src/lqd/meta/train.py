@@ -1,0 +1,256 @@
+"""What `lqd train`, `lqd imitate` and `lqd.train` do: settle the config, find an earlier state, run, show, draw."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from lqd import checks
+from lqd.errors import InvalidInput, unknown
+from lqd.meta import config as configs
+from lqd.meta import initial_weights, presets, trainer
+from lqd.meta.config import Config
+from lqd.meta.imitation.teachers import TEACHERS
+from lqd.meta.store import Saved, Store
+from lqd.meta.trainer import Outcome, Progress
+
+
+def train(
+    *,
+    out: str | os.PathLike[str],
+    preset: str | None = None,
+    resume: bool = False,
+    add_stage: Sequence[str] = (),
+    time_limit_s: float | None = None,
+    save_every_s: float = trainer.SAVE_EVERY_S,
+    tensorboard: bool = False,
+    wandb: str | None = None,
+    quiet: bool = False,
+    **settings: Any,
+) -> Outcome:
+    """Discovers a competition rule, and writes it with its states, log, card and curve to the folder `out`.
+
+    `preset` is smoke, small (the default), reference or paper; every number in it can be replaced by a keyword:
+    objective, init, num_meta_generations, meta_population_size, seed, ... (`lqd train --help` lists them). The
+    objective may be a function, `(fitness (N,), descriptor (N, D)) -> number`, for a final population. With
+    `resume` a run goes on where it stopped, and may be lengthened (`num_meta_generations`, `add_stage`).
+    """
+    return _train(
+        pathlib.Path(out), preset, resume, tuple(add_stage), settings, evolve=True, time_limit_s=time_limit_s,
+        save_every_s=save_every_s, tensorboard=tensorboard, wandb=wandb, quiet=quiet,
+    )  # fmt: skip
+
+
+def imitate(
+    rule: str,
+    *,
+    out: str | os.PathLike[str],
+    preset: str | None = None,
+    resume: bool = False,
+    time_limit_s: float | None = None,
+    save_every_s: float = trainer.SAVE_EVERY_S,
+    tensorboard: bool = False,
+    wandb: str | None = None,
+    quiet: bool = False,
+    **settings: Any,
+) -> Outcome:
+    """Fits the transformer to the ranks that a hand-made rule gives: a training run without meta-generations."""
+    if rule not in TEACHERS:
+        raise unknown("rule to imitate", rule, TEACHERS)
+    return _train(
+        pathlib.Path(out), preset, resume, (), settings | {"init": rule}, evolve=False, time_limit_s=time_limit_s,
+        save_every_s=save_every_s, tensorboard=tensorboard, wandb=wandb, quiet=quiet,
+    )  # fmt: skip
+
+
+def _train(out, preset, resume, stages, settings, *, evolve, time_limit_s, save_every_s, tensorboard, wandb, quiet):
+    import jax
+
+    if time_limit_s is not None:
+        checks.real("time_limit_s", time_limit_s, positive=True)
+    checks.real("save_every_s", save_every_s)
+    store, leads = Store(out), jax.process_index() == 0
+    goes_on = resume and preset is None and bool(store.paths())  # then what is asked for changes the saved config
+    wanted = None if goes_on else _wanted(preset or "small", settings, stages, evolve)  # told before a folder is made
+    with store.lock() if leads else contextlib.nullcontext():
+        saved = store.load()
+        if saved is None:
+            config = wanted
+        elif not resume:
+            raise _occupied(out, saved, wanted)
+        else:
+            config = _continued(out, saved, wanted if preset is not None else None, settings, stages)
+        _agree(0 if saved is None else saved.counter)
+        with _display(config, saved, quiet or not leads) as show:
+            outcome = trainer.run(
+                config, out, saved, time_limit_s=time_limit_s, save_every_s=save_every_s,
+                tensorboard=out / "tensorboard" if tensorboard else None, wandb=wandb, progress=show,
+            )  # fmt: skip
+        if leads:
+            draw(out)
+    if not quiet and leads:
+        _say(config, outcome)
+    return outcome
+
+
+def again(config: Config, out: pathlib.Path, quiet: bool = False) -> Outcome:
+    """A whole run of a config, in a folder of its own."""
+    config.check_objective()
+    store = Store(out)
+    with store.lock(), _display(config, None, quiet) as show:
+        outcome = trainer.run(config, out, None, progress=show)
+        draw(out)
+    return outcome
+
+
+def _wanted(preset: str, settings: dict[str, Any], stages: Sequence[str], evolve: bool) -> Config:
+    config = presets.preset(preset) if evolve else presets.imitation_preset(preset)
+    config = _with(config, settings, stages)
+    config.check_objective()
+    return config
+
+
+def _with(config: Config, settings: dict[str, Any], stages: Sequence[str]) -> Config:
+    """The config with what was asked for; weights to begin with bring their architecture along."""
+    init = settings.get("init")
+    config = presets.override(config, settings)
+    for text in stages:
+        config = presets.add_stage(config, text)
+    if init is None or init == "none" or init in TEACHERS:
+        return config
+    rule, digest = initial_weights.read(init)
+    return presets.begin_with(config, str(init), digest, rule.architecture)
+
+
+def _continued(out, saved: Saved, wanted: Config | None, settings, stages: Sequence[str]) -> Config:
+    """The config to go on with: the preset's, or the saved one changed as asked, if that is still the same run."""
+    given = {name: value for name, value in settings.items() if name != "init" or str(value) != saved.config.init}
+    config = wanted or _asked_before(saved, given, stages) or _with(saved.config, given, stages)
+    found = configs.differences(saved.config, config, saved.num_meta_generations)
+    if found:
+        raise InvalidInput(f"--out {out} holds another run; it differs in {'; '.join(found)}. Give another folder.")
+    config.check_objective()
+    return config
+
+
+def _asked_before(saved: Saved, given: dict[str, Any], stages: Sequence[str]) -> Config | None:
+    """The saved config, if these same words made it: given again after an interruption, they add no stage twice."""
+    num_before = len(saved.config.stages) - len(stages)
+    if not stages or num_before < 0 or saved.num_meta_generations >= saved.config.num_meta_generations:
+        return None
+    before = dataclasses.replace(saved.config, stages=saved.config.stages[:num_before])
+    try:
+        again = _with(before, given, stages)
+    except InvalidInput:  # what is given does not fit the run as it was before, so it is not what made it
+        return None
+    return again if again.stages == saved.config.stages else None
+
+
+def _occupied(out, saved: Saved, wanted: Config) -> InvalidInput:
+    found = configs.differences(saved.config, wanted, saved.num_meta_generations)
+    if found:
+        return InvalidInput(f"--out {out} holds another run; it differs in {'; '.join(found)}. Give another folder.")
+    done, total = saved.num_meta_generations, saved.config.num_meta_generations
+    return InvalidInput(
+        f"--out {out} holds this run, {done} of {total} meta-generations done: give --resume to go on, or another "
+        f"folder to begin anew."
+    )
+
+
+def _agree(counter: int) -> None:
+    """All processes go on from the same state; then, and not before, may the first one write new ones."""
+    import jax
+
+    if jax.process_count() == 1:
+        return
+    import numpy as np
+    from jax.experimental import multihost_utils
+
+    counters = multihost_utils.process_allgather(np.asarray(counter))
+    if len(set(counters.tolist())) > 1:
+        raise InvalidInput(
+            f"the processes found different states ({counters.tolist()} steps): --out must be a folder that all see."
+        )
+
+
+@contextlib.contextmanager
+def _display(config: Config, saved: Saved | None, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+    """Progress bars: imitation, then evolution, with seconds per step, the validation score and the time left."""
+    if quiet:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    facts = TextColumn("{task.fields[facts]}")
+    with Bars(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), facts, TimeRemainingColumn()
+    ) as bars:
+        totals = {"imitation": config.num_rounds, "evolution": config.num_meta_generations}
+        done = {"imitation": saved.num_rounds, "evolution": saved.num_meta_generations} if saved else {}
+        names = {"imitation": f"imitating {config.init}", "evolution": f"evolving for {config.objective.name}"}
+        rows = {
+            phase: bars.add_task(names[phase], total=total, completed=done.get(phase, 0), facts="compiling")
+            for phase, total in totals.items()
+            if total
+        }
+
+        def show(progress: Progress) -> None:
+            score = "" if progress.score is None else f", wins {progress.score:.1%} against the panel"
+            facts = f"{progress.seconds:.2f} s each{score}"
+            bars.update(rows[progress.phase], completed=progress.done, facts=facts)
+
+        yield show
+
+
+def draw(folder: pathlib.Path, out: pathlib.Path | None = None) -> pathlib.Path:
+    """The curves of a training run, from its log."""
+    from lqd.meta import log
+    from lqd.report import style, training_figures
+
+    if not (folder / "log.csv").is_file():
+        raise InvalidInput(f"{folder} is not the folder of a training run: it has no log.csv.")
+    out = out or folder / "curve.png"
+    if out.suffix not in (".png", ".pdf", ".svg"):
+        raise InvalidInput(f"--out must end in .png, .pdf or .svg, got {out}.")
+    style.save(training_figures.training(log.read(folder / "log.csv")), out)
+    return out
+
+
+def _say(config: Config, outcome: Outcome) -> None:
+    """The result in a few lines."""
+    card = outcome.card
+    if outcome.stopped_by:
+        print(f"Stopped by {outcome.stopped_by}; --resume goes on from here.")
+    imitated = card["warm_start"] if config.init in TEACHERS else None
+    if imitated and "spearman_runs" in imitated:
+        print(
+            f"Imitation of {config.init}: rank correlation {imitated['spearman_runs']:.3f} on populations of held-out "
+            f"runs, {imitated['spearman_synthetic']:.3f} on synthetic ones; {imitated['kept_runs']:.1%} of its "
+            f"survivors survive."
+        )
+    found = card["validation"]
+    if found and config.num_meta_generations == 0:
+        _table(found, ("fitness", "novelty"))
+    elif found:
+        name, last = config.objective.name, card["last"]
+        print(
+            f"Best rule: after {card['best_meta_generation']} meta-generations; it wins {found['score']:.1%} of "
+            f"{found['num_tasks']} held-out tasks in {name}, over the panel."
+        )
+        _table(found, (name,) if name in found["against"] else ("fitness", "novelty"))
+        print(
+            f"Since the start: {last['gain']:+.1%} in the last validation "
+            f"(95 % interval {last['gain_low']:+.1%} to {last['gain_high']:+.1%})."
+        )
+    print(f"Wrote {outcome.folder}/ (rule.safetensors, card.json, log.csv, curve.png)")
+
+
+def _table(found: dict[str, Any], measures: tuple[str, ...]) -> None:
+    """Held-out tasks won against each rule of the panel, with the effect size and the median ratio."""
+    for measure in measures:
+        for rule, row in found["against"][measure].items():
+            won, effect, ratio = (row[key] for key in ("win_rate", "effect_size", "ratio"))
+            print(f"  {measure:8} against {rule:7} won {won:6.1%}   effect {effect:+.2f}   ratio {ratio:.3g}")

@@ -1,0 +1,68 @@
+"""One look for all figures: a colour and a marker per rule, tidy axes, plain numbers, what was run under each figure.
+
+The colours are safe for the colour-blind, and readable in print. Figures never touch pyplot's global state.
+"""
+
+import io
+import pathlib
+import textwrap
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogFormatterMathtext, LogLocator
+
+from lqd.bench.results import Folder
+from lqd.io.files import write_bytes
+from lqd.rules.catalogue import SHORT
+
+
+def tidy(ax) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(labelsize=8)
+
+
+PANEL_COLOURS = {"ga": "#D55E00", "ns": "#009E73", "dns": "#CC79A7", "me": "#E69F00", "random": "#999999"}
+
+
+def save(figure: Figure, path) -> None:
+    """Atomically, in the format of the path's ending."""
+    path = pathlib.Path(path)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix.removeprefix("."), dpi=160)
+    write_bytes(path, buffer.getvalue())
+
+
+COLOURS = PANEL_COLOURS | {"lqd-f": "#0072B2", "lqd-n": "#000000", "lqd-fn": "#56B4E9"}
+MARKERS = {"ga": "s", "random": "x", "ns": "^", "dns": "D", "me": "P", "lqd-f": "o", "lqd-n": "o", "lqd-fn": "o"}
+
+
+def legend(figure: Figure, rules: Sequence[str], **how) -> None:
+    handles = [
+        Line2D([], [], color=COLOURS[rule], marker=MARKERS[rule], ms=5, lw=1.5, label=SHORT[rule]) for rule in rules
+    ]
+    ncols = min(len(rules), int(figure.get_figwidth() / 0.95))
+    figure.legend(handles=handles, ncols=ncols, fontsize=8, frameon=False, **{"loc": "outside upper center"} | how)
+
+
+def _plain(value: float, _) -> str:
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
+def plain_numbers(axis) -> None:
+    """On a logarithmic axis: 0.1, 1, 10 and, where there is hardly a power of ten in view, some between.
+
+    Where large numbers are in view, all are powers of ten.
+    """
+    low, high = axis.get_view_interval()
+    axis.set_major_formatter(LogFormatterMathtext() if high >= 1e5 else _plain)
+    axis.set_minor_formatter("")
+    if high / low < 60:
+        axis.set_minor_locator(LogLocator(subs=(2, 5)))
+        axis.set_minor_formatter(_plain)
+    axis.set_tick_params(which="minor", labelsize=7)
+
+
+def footer(figure: Figure, folder: "Folder", text: str) -> None:
+    lines = textwrap.wrap(folder.caveat + text, int(figure.get_figwidth() * 19))
+    figure.supxlabel("\n".join(lines), fontsize=7, color="#B22222" if folder.caveat else "#555555")

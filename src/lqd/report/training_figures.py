@@ -1,0 +1,62 @@
+"""The course of a training run, from its log."""
+
+from matplotlib.figure import Figure
+
+from lqd.report.style import PANEL_COLOURS, tidy
+from lqd.rules import catalogue
+
+
+def training(log) -> Figure:
+    """The course of a training run from its log: validation, wins against each hand-made rule, the optimiser."""
+    figure = Figure(figsize=(12.5, 3.7), layout="constrained")
+    axes = figure.subplots(1, 4)
+    validated = log[log["score"].notna()]
+    _validation(axes[0], validated)
+    for ax, measure in zip(axes[1:3], ("fitness", "novelty"), strict=True):
+        for name, colour in PANEL_COLOURS.items():
+            rule = catalogue.RULES[name].title
+            ax.plot(validated["step"], validated[f"win_{measure}_{name}"], ".-", color=colour, lw=1.3, label=rule)
+        ax.set(ylabel="held-out tasks won", title=f"{measure}, against", ylim=(-0.03, 1.03))
+        ax.axhline(0.5, color="#cccccc", lw=1, zorder=0)
+    handles, names = axes[1].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize=8, frameon=False)
+    _internals(axes[3], log)
+    imitated = (log["phase"] == "imitation").any()
+    for ax in axes:
+        ax.set_xlabel("rounds and meta-generations" if imitated else "meta-generations")
+        ax.title.set_fontsize(9)
+        tidy(ax)
+    return figure
+
+
+def _validation(ax, validated) -> None:
+    step = validated["step"]
+    if len(validated):
+        first = validated["score"].iloc[0]
+        low, high = first + validated["gain_low"], first + validated["gain_high"]
+        ax.fill_between(step, low, high, color="#0072B2", alpha=0.2, lw=0, label="95 % of the gain since the start")
+    ax.plot(step, validated["score"], "o-", ms=3, color="#0072B2", label="mean of the search")
+    ax.plot(step, validated["best_score"], color="#777777", lw=1, ls="--", drawstyle="steps-post", label="best so far")
+    ax.axhline(0.5, color="#cccccc", lw=1, zorder=0)
+    ax.set(ylabel="held-out tasks won", title="objective, against the panel", ylim=(-0.03, 1.03))
+    ax.legend(fontsize=7, frameon=False)
+
+
+def _internals(ax, log) -> None:
+    """How far the imitation is, and the step size of the evolution."""
+    imitated, evolved = log[log["spearman_runs"].notna()], log[log["sigma"].notna()]
+    lines = []
+    if len(imitated):
+        for column, colour in (("synthetic", "#009E73"), ("runs", "#0072B2")):
+            label = f"rank correlation, {column}"
+            lines += ax.plot(imitated["step"], imitated[f"spearman_{column}"], color=colour, label=label)
+        ax.set(ylabel="agreement with the teacher", title="imitation", ylim=(min(0, ax.get_ylim()[0]), 1.0))
+    if len(evolved):
+        other = ax.twinx() if len(imitated) else ax
+        lines += other.plot(evolved["step"], evolved["sigma"], color="#D55E00", label="step size")
+        other.set(ylabel="step size", ylim=(0, 1.25 * evolved["sigma"].max()))
+        other.tick_params(labelsize=8)
+        other.spines["top"].set_visible(False)
+        ax.set_title("imitation and step size" if len(imitated) else "step size of the search")
+    if len(lines) > 1:
+        ax.legend(lines, [line.get_label() for line in lines], fontsize=7, frameon=False)

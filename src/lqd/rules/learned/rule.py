@@ -1,0 +1,56 @@
+"""The learned competition rule: the network as a rule, computed the fastest way this device has."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from lqd.errors import InvalidInput
+from lqd.rules.learned import dispatch
+from lqd.rules.learned.layers import Params
+from lqd.rules.learned.network import Architecture, features, init_params
+from lqd.rules.protocol import arrays
+from lqd.types import pytree, static
+
+
+@pytree
+class Learned:
+    """The transformer as a rule; `params` are the leaves a meta-optimiser works on."""
+
+    params: Params
+    architecture: Architecture = static(default=Architecture())
+    packed: Any = None  # the weights as a kernel reads them, if that has been computed
+
+    @classmethod
+    def init(cls, key: Key[Array, ""], architecture: Architecture = Architecture()) -> "Learned":  # noqa: B008
+        return cls(init_params(key, architecture), architecture)
+
+    def ready(self) -> "Learned":
+        forward = dispatch.fastest_forward(self.architecture)
+        if forward.func is not dispatch.forward or self.packed is not None:
+            return self
+        return dataclasses.replace(self, packed=dispatch.pack(self.params, self.architecture.num_heads))
+
+    def check(self, descriptor_dim: int) -> None:
+        """Recipe 1 has one weight column per descriptor dimension, and so is tied to their number; recipe 2 is not."""
+        expected, received = self.architecture.descriptor_dim, descriptor_dim
+        if self.architecture.recipe == 1 and expected != received:
+            raise InvalidInput(
+                f"this learned rule reads descriptors of {expected} dimensions (feature recipe "
+                f"{self.architecture.recipe} is tied to the dimension it was trained with), got {received}. "
+                f"Use one trained for {received}, or a rule for any dimension: 'lqd-f', 'lqd-n', 'lqd-fn', 'dns', "
+                "'ns', 'me', 'ga'."
+            )
+
+    def __call__(self, key, fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Float[Array, " P"]:
+        fitness, descriptor = arrays(fitness, descriptor)
+        self.check(descriptor.shape[-1])
+        filled = fitness > -jnp.inf
+        x = features(fitness, descriptor, self.architecture.recipe)
+        forward = dispatch.fastest_forward(self.architecture)
+        if self.packed is not None and forward.func is dispatch.forward:
+            forward = functools.partial(forward, packed=self.packed)
+        scores = forward(self.params, self.architecture.num_heads, x, filled)
+        return jnp.where(filled, scores, -jnp.inf)

@@ -1,0 +1,299 @@
+"""Ask for solutions, evaluate them anywhere, tell what came out. The loop is the same as everywhere else.
+
+The first asks hand out the start points, a batch at a time; nobody competes until a population's worth has been told.
+From then on every told batch competes with the population. More than a batch told at once is taken in batches; asks
+may run ahead of tells, and solutions that were never asked for are welcome.
+"""
+
+import pathlib
+import time
+import warnings
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from lqd import checks
+from lqd.errors import InvalidInput
+from lqd.evolution import driver, loop
+from lqd.evolution.driver import Rows
+from lqd.evolution.loop import State
+from lqd.io import files
+from lqd.search import saving
+from lqd.search.extras_table import ExtrasStore
+from lqd.search.result import Result, make_result
+from lqd.search.saving import Saved
+from lqd.search.settings import Settings
+from lqd.types import Evaluation, Population
+
+
+class AskTell:
+    """Quality-diversity search with the evaluation in your hands: `ask()`, evaluate, `tell(...)`, repeat."""
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        bounds=None,
+        rule="dns",
+        population_size: int = 128,
+        batch_size: int = 32,
+        iso_sigma: float = 0.005,
+        line_sigma: float = 0.05,
+        x0=None,
+        init_sigma: float | None = None,
+        descriptor_bounds=None,
+        minimize: bool = False,
+        on_nan: str = "eliminate",
+        reproduction=None,
+        archive_cells: int | None = None,
+        qd_offset: float | None = None,
+        seed: int = 0,
+    ):
+        self._settings = Settings(
+            dim=dim, bounds=bounds, rule=rule, population_size=population_size, batch_size=batch_size,
+            iso_sigma=iso_sigma, line_sigma=line_sigma, x0=x0, init_sigma=init_sigma,
+            descriptor_bounds=descriptor_bounds, minimize=minimize, on_nan=on_nan, reproduction=reproduction,
+            archive_cells=archive_cells, qd_offset=qd_offset, seed=seed,
+        )  # fmt: skip
+        self._reset()
+
+    @classmethod
+    def of(cls, settings: Settings) -> "AskTell":
+        """A search with settings that were checked before."""
+        search = cls.__new__(cls)
+        search._settings = settings
+        search._reset()
+        return search
+
+    def _reset(self) -> None:
+        s = self._settings
+        self._box, self._operator = s.box(), s.operator()
+        self._start = s.start()
+        points = loop.jit_start_points(s.key(), s.population_size, s.dim, self._box, self._start)
+        self._points = np.asarray(points[0])
+        self._rule: Any = None
+        self._state: State | None = None  # None until the first tell, which shows the shapes
+        self._num_start_asked = 0  # start points handed out
+        self._num_asks = 0  # batches of offspring handed out
+        self._num_told = 0
+        self.num_failed = 0  # of those told, how many could not be evaluated
+        self._rows: list[Rows] = []
+        self._begun = time.perf_counter()
+        self._extras = ExtrasStore()
+        self._has_warned = False
+
+    @property
+    def _told(self) -> State:
+        if self._state is None:
+            raise InvalidInput("nothing was told yet.")
+        return self._state
+
+    @property
+    def sign(self) -> float:
+        """1 where fitness is maximised, -1 where it is minimised."""
+        return self._settings.sign
+
+    @property
+    def num_evaluations(self) -> int:
+        """Solutions told so far."""
+        return self._num_told
+
+    @property
+    def descriptor_dim(self) -> int | None:
+        """Length of a descriptor; None until the first tell."""
+        return None if self._state is None else self._state.population.descriptor.shape[-1]
+
+    @property
+    def generation(self) -> int:
+        """Batches that have competed so far."""
+        return 0 if self._state is None else int(self._told.generation)
+
+    @property
+    def can_ask(self) -> bool:
+        """False while all start points are out and nothing has come back."""
+        return self._num_start_asked < self._settings.population_size or self._state is not None
+
+    def ask(self, num: int | None = None) -> np.ndarray:
+        """The next `num` solutions to evaluate, by default and at most `batch_size`.
+
+        Fewer come at the end of the start points.
+        """
+        s = self._settings
+        num = s.batch_size if num is None else min(checks.whole("num", num, 1), s.batch_size)
+        if self._num_start_asked < s.population_size:
+            first = self._num_start_asked
+            self._num_start_asked = min(first + num, s.population_size)
+            return self._points[first : self._num_start_asked].copy()
+        if self._state is None:
+            raise InvalidInput(
+                "ask: all start points are handed out and nothing was told yet; tell some results first."
+            )
+        x = loop.jit_offspring(
+            self._told, jnp.int32(self._num_asks), self._operator, self._box, s.batch_size, self._start
+        )
+        self._num_asks += 1
+        x = np.array(x[0, :num])
+        if not np.isfinite(x).all():
+            raise InvalidInput("reproduction must return finite numbers; it returned NaN or infinity.")
+        return x
+
+    def tell(self, x, fitness, descriptor, extras: dict | None = None) -> list[Rows]:
+        """Results for any solutions, asked for or not, inside the bounds or not.
+
+        `extras` are arrays kept with each solution. Returns the history rows that this added.
+        """
+        s = self._settings
+        num_rows = len(self._rows)
+        x = checks.float32(checks.numbers_array("x", x, "tell"))
+        if x.ndim != 2 or x.shape[1] != s.dim or not len(x):
+            raise InvalidInput(f"tell: x must have shape (solutions, {s.dim}), got {x.shape}.")
+        if not np.isfinite(x).all():
+            raise InvalidInput("tell: x must be finite.")
+        answer = (fitness, descriptor, {} if extras is None else extras)
+        fitness, descriptor, extras = checks.evaluation(answer, len(x), self.descriptor_dim, "tell")
+        descriptor = checks.float32(descriptor)
+        fitness = self._checked_fitness(x, fitness, descriptor)
+        if self._state is None:
+            self._prepare(descriptor.shape[1])
+        self._extras.check(extras, first=self._num_told == 0)
+        rows = self._extras.add(extras, len(x))
+        for first in range(0, len(x), s.batch_size):
+            last = min(first + s.batch_size, len(x))
+            self._absorb(x[first:last], fitness[first:last], descriptor[first:last], rows[first:last])
+        self._extras.keep(self._living())
+        return self._rows[num_rows:]
+
+    def _checked_fitness(self, x, fitness, descriptor) -> np.ndarray:
+        """Fitness, maximised and in float32; what cannot be ranked is an error here, where the rows are known."""
+        s = self._settings
+        exact = s.sign * fitness.astype(np.float64)
+        fitness = checks.float32(exact)
+        infinite = np.flatnonzero(fitness == np.inf)
+        if len(infinite):
+            raise checks.infinite_fitness(len(infinite), x[infinite[0]], s.minimize, infinite)
+        nan = np.flatnonzero(np.isnan(fitness) | (~np.isfinite(descriptor).all(axis=1) & (fitness != -np.inf)))
+        if len(nan) and s.on_nan == "raise":
+            raise checks.nan_fitness(len(nan), x[nan[0]], nan)
+        if not self._has_warned and (warning := checks.lost_differences(exact, fitness)):
+            self._has_warned = True
+            warnings.warn(warning, stacklevel=3)
+        return fitness
+
+    def _prepare(self, descriptor_dim: int) -> None:
+        s = self._settings
+        self._rule = s.resolved_rule(descriptor_dim)
+        zeros = np.zeros((1, 1), np.float32)
+        x, descriptor = (jnp.zeros((1, 1, size), jnp.float32) for size in (s.dim, descriptor_dim))
+        like = Population(x, jnp.asarray(zeros), descriptor, {"row": jnp.asarray(zeros, jnp.int32)})
+        self._state = loop.empty_state(s.key(), self._rule, like, s.population_size, s.centroids(descriptor_dim))
+
+    def _absorb(self, x, fitness, descriptor, rows) -> None:
+        s = self._settings
+        missing = s.population_size - self._num_told
+        # A batch that would run over the start population is cut there, so that exactly N start uncontested.
+        if 0 < missing < len(x):
+            for part in (slice(0, missing), slice(missing, None)):
+                self._absorb(x[part], fitness[part], descriptor[part], rows[part])
+            return
+
+        def padded(values, fill):
+            full = np.full((1, s.batch_size, *values.shape[1:]), fill, values.dtype)
+            full[0, : len(values)] = values
+            return jnp.asarray(full)
+
+        evaluation = Evaluation(padded(fitness, -np.inf), padded(descriptor, 0.0), {"row": padded(rows, -1)})
+        competing = self._num_told >= s.population_size
+        counter = self._told.generation if competing else jnp.int32(-1)
+        self._state = loop.jit_absorb(
+            self._told, counter, self._rule, padded(x, 0.0), evaluation, jnp.asarray(competing)
+        )
+        self._num_told += len(x)
+        if self._num_told >= s.population_size:
+            self._record()
+
+    def _record(self) -> None:
+        every = driver.rows_every(self._settings.population_size)
+        if self.generation % every == 0:
+            self._rows.append(self._row())
+
+    def _row(self) -> Rows:
+        measured = loop.jit_measure(self._told, self._settings.offset())
+        measures = {name: np.asarray(value)[None] for name, value in measured.items()}
+        now = time.perf_counter() - self._begun
+        return Rows(np.array([self.generation]), np.array([self._num_told]), np.array([now]), measures)
+
+    def _living(self) -> dict[str, np.ndarray]:
+        """Row numbers of the extras of everybody who is still somewhere."""
+        parts = {"population": self._told.population, "best": self._told.best}
+        if self._told.archive is not None:
+            parts["archive"] = self._told.archive.elites
+        return {name: np.asarray(part.extras["row"])[0] for name, part in parts.items()}
+
+    def result(self, stopped_by: str | None = None) -> Result:
+        """What was found so far."""
+        s = self._settings
+        rows = self._rows
+        if not rows or rows[-1].generation[-1] != self.generation:
+            rows = [*rows, self._row()]
+        return make_result(
+            self._told, Rows.join(rows), minimize=s.minimize, stopped_by=stopped_by, info=s.info(),
+            extras={name: self._extras.of(numbers) for name, numbers in self._living().items()},
+            num_failed=self.num_failed,
+        )  # fmt: skip
+
+    def save(self, path: files.PathLike) -> pathlib.Path:
+        """Everything needed to go on, in one file."""
+        arrays = {} if self._state is None else self._extras.arrays()
+        rows = Rows.join(self._rows) if self._rows else None
+        description = {
+            "backend": "host",
+            "num_start_asked": self._num_start_asked,
+            "num_asks": self._num_asks,
+            "num_told": self._num_told,
+            "num_failed": self.num_failed,
+            "extras": self._extras.names,
+            "next_row": self._extras.next_row,
+            "elapsed_s": time.perf_counter() - self._begun,
+        }
+        return saving.write(path, self._settings, self._state, rows, arrays, description)
+
+    @classmethod
+    def load(cls, path: files.PathLike, *, rule=None, reproduction=None) -> "AskTell":
+        """Goes on where `save` left off. A rule or operator that is your own code has to be given again."""
+        saved = Saved(path)
+        with files.understood(path):
+            return cls._from(saved, path, rule, reproduction)
+
+    @classmethod
+    def _from(cls, saved: Saved, path, rule, reproduction) -> "AskTell":
+        settings = dict(saved.description["settings"])
+        if rule is None:
+            rule = saved.rule()
+            if rule is None:
+                raise InvalidInput(f"{path}: the run used a rule of its own ({settings['rule']['class']}): give rule=.")
+        if settings["reproduction"] is not None and reproduction is None:
+            raise InvalidInput(f"{path}: the run used the operator {settings['reproduction']!r}: give reproduction=.")
+        return cls(**settings | {"rule": rule, "reproduction": reproduction}).restored(saved)
+
+    def restored(self, saved: Saved) -> "AskTell":
+        """This search, as far as the saved one was."""
+        with files.understood(saved.path):
+            self._restore(saved)
+        return self
+
+    def _restore(self, saved: Saved) -> None:
+        description = {"num_failed": 0} | saved.description
+        counters = ("num_start_asked", "num_asks", "num_told", "num_failed", "next_row")
+        start_asked, asks, told, failed, next_row = (checks.whole(name, description[name], 0) for name in counters)
+        if max(start_asked, asks, told, failed, next_row) >= 2**31:
+            raise ValueError("counters beyond 2**31")
+        self._num_start_asked, self._num_asks, self._num_told, self.num_failed = start_asked, asks, told, failed
+        self._begun = time.perf_counter() - checks.real("elapsed_s", description["elapsed_s"])
+        if saved.under("state."):
+            self._prepare(saved.arrays["state.population.descriptor"].shape[-1])
+            self._extras.names = description["extras"]
+            self._state = saved.state(self._told)
+            self._extras.restore(saved.under("extras."), next_row)
+            rows = saved.rows(self._told, self._settings.offset())
+            self._rows = [] if rows is None else [rows]

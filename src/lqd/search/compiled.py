@@ -1,0 +1,142 @@
+"""A search whose function is compiled into the loop."""
+
+import contextlib
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lqd import checks
+from lqd.errors import InvalidInput
+from lqd.evolution import driver, loop
+from lqd.evolution.driver import Rows
+from lqd.evolution.loop import Faults, State
+from lqd.io.files import understood
+from lqd.search import saving
+from lqd.search.progress import Callback, failed, interrupted, told_to_stop
+from lqd.search.result import Result, make_result
+from lqd.search.saving import Keeper
+from lqd.search.settings import Settings
+from lqd.tasks.function import FunctionTask
+from lqd.tasks.task import Repeated, Task
+
+
+def optimize(
+    evaluate,
+    settings: Settings,
+    num_generations: int,
+    *,
+    callback: Callback | None = None,
+    time_limit_s: float | None = None,
+    keeper: Keeper | None = None,
+) -> Result:
+    """See `lqd.optimize`."""
+    task, descriptor_dim = _as_task(evaluate, settings)
+    search = _Search(task, descriptor_dim, settings)
+    with keeper.lock() if keeper is not None else contextlib.nullcontext():
+        total = settings.population_size + num_generations * settings.batch_size
+        saved = None if keeper is None else keeper.saved(settings, "jax", total)
+        before = None if saved is None else search.restored(saved)
+        return _run(search, num_generations, callback, time_limit_s, keeper, before)
+
+
+class _Search:
+    """What is the same in all calls of the loop."""
+
+    def __init__(self, task: Task, descriptor_dim: int, settings: Settings):
+        self.tasks, self.settings = Repeated(task, 1), settings
+        self.rule = settings.resolved_rule(descriptor_dim)
+        self.start, self.centroids = settings.start(), settings.centroids(descriptor_dim)
+
+    def restored(self, saved: saving.Saved) -> tuple[State, Rows]:
+        """State and history of a run that was kept."""
+        key, size = self.settings.key(), self.settings.population_size
+        like = jax.eval_shape(
+            lambda key: loop.begin(key, self.tasks, self.rule, size, self.start, self.centroids), key
+        )  # fmt: skip
+        with understood(saved.path):
+            state = saved.state(dataclasses.replace(like, key=key))
+            rows = saved.rows(state, self.settings.offset())
+            if rows is None:
+                raise ValueError("no history")
+            return state, rows
+
+
+def _run(search: _Search, num_generations: int, callback, time_limit_s, keeper: Keeper | None, before) -> Result:
+    settings = search.settings
+    raised: list[BaseException] = []
+    parts: list[Rows] = [] if before is None else [before[1]]
+
+    def save(state: State, rows: Rows, now: bool = False) -> None:
+        if keeper is None:
+            return
+        description = {"backend": "jax", "num_told": int(rows.num_evaluations[-1])}
+        keeper.keep(lambda path: saving.write(path, settings, state, rows, {}, description), now)
+
+    def look(state: State, rows: Rows) -> bool:
+        try:
+            parts.append(rows)
+            if told_to_stop(callback, [rows], settings.sign):
+                return True
+            if keeper is not None and _fault(state.faults, settings) is None:
+                save(state, Rows.join(parts))
+        except BaseException as error:  # kept until the result is there to go with it
+            raised.append(error)
+            return True
+        return _fault(state.faults, settings) is not None
+
+    try:
+        run = driver.run(
+            settings.key(), search.tasks, search.rule, settings.operator(),
+            num_generations=num_generations, population_size=settings.population_size,
+            batch_size=settings.batch_size, start=search.start, centroids=search.centroids,
+            qd_offset=settings.offset(), look=look, look_every_row=callback is not None, time_limit_s=time_limit_s,
+            before=before,
+        )  # fmt: skip
+    except InvalidInput:
+        raise
+    except Exception as error:
+        raise failed(error, None) from error
+    fault = _fault(run.state.faults, settings)
+    stopped_by = "error" if fault is not None or raised else run.stopped_by
+    if fault is None and not raised:
+        save(run.state, run.rows, now=True)
+    info = settings.info() | {"compile_s": run.compile_s, "run_s": run.run_s}
+    result = make_result(run.state, run.rows, minimize=settings.minimize, stopped_by=stopped_by, info=info)
+    if run.stopped_by == "interrupt" or any(isinstance(error, KeyboardInterrupt) for error in raised):
+        raise interrupted(result)
+    if run.failure is not None:
+        raise failed(run.failure, result) from run.failure
+    for reason in (*raised, *([fault] if fault else [])):
+        reason.result = result  # type: ignore[attr-defined]
+        raise reason
+    return result
+
+
+def _fault(faults: Faults, settings: Settings) -> InvalidInput | None:
+    num_nan, num_infinite = int(faults.num_nan[0]), int(faults.num_infinite[0])
+    if num_infinite:
+        return checks.infinite_fitness(num_infinite, np.asarray(faults.infinite_x[0]), settings.minimize)
+    if num_nan and settings.on_nan == "raise":
+        return checks.nan_fitness(num_nan, np.asarray(faults.nan_x[0]))
+    return None
+
+
+def _as_task(evaluate, settings: Settings) -> tuple[Task, int]:
+    """A function as a task, its shapes checked by tracing alone."""
+    if isinstance(evaluate, Task):
+        return evaluate, evaluate.descriptor_dim
+    descriptor_dim = 0
+    for num in {settings.population_size, settings.batch_size}:
+        try:
+            returned = jax.eval_shape(evaluate, jax.ShapeDtypeStruct((num, settings.dim), jnp.float32))
+        except Exception as error:
+            reason = str(error).strip().split("\n")[0]
+            raise InvalidInput(
+                f"evaluate cannot be traced by JAX ({type(error).__name__}: {reason}). "
+                f"backend='host' calls it as it is."
+            ) from error
+        descriptor_dim = checks.traced_evaluation(returned, num, descriptor_dim or None)
+    sign = jnp.float32(settings.sign)
+    return FunctionTask(settings.box(), sign, evaluate, settings.dim, descriptor_dim), descriptor_dim

@@ -1,0 +1,206 @@
+"""A search whose function runs on the host: called with a batch, or solution by solution in an executor."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lqd import checks
+from lqd.errors import EvaluationFailed, InvalidInput
+from lqd.evolution.driver import Rows
+from lqd.search.ask_tell import AskTell
+from lqd.search.progress import Callback, failed, interrupted, told_to_stop
+from lqd.search.result import Result
+from lqd.search.saving import Keeper
+from lqd.search.settings import Settings
+from lqd.search.workers import NUM_TRIES, Outcome, Workers
+from lqd.tasks.task import Task
+
+HOST_NOISE = 2**16  # a stream of random numbers that the loop does not use
+HOPELESS = 5  # so many solutions in a row that kill their workers end the run, if none went well before
+
+
+class Source(Protocol):
+    """Something that asks for solutions, has them evaluated, and tells: a batch, or whoever is done."""
+
+    def step(self, search: AskTell, num_left: int) -> list[Rows]: ...
+
+
+def optimize(
+    evaluate,
+    settings: Settings,
+    num_generations: int,
+    *,
+    callback: Callback | None = None,
+    time_limit_s: float | None = None,
+    keeper: Keeper | None = None,
+    executor: Any = None,
+    steady_state: bool = False,
+) -> Result:
+    """See `lqd.optimize`."""
+    total = settings.population_size + num_generations * settings.batch_size
+    search = AskTell.of(settings)
+    with contextlib.ExitStack() as stack:
+        if keeper is not None:
+            stack.enter_context(keeper.lock())
+            saved = keeper.saved(settings, "host", total)
+            search = search if saved is None else search.restored(saved)
+        source: Source = Direct(_host_function(evaluate, settings, search))
+        if executor is not None:
+            workers = Workers(evaluate, executor)
+            stack.callback(workers.close)
+            source = SteadyState(workers, settings) if steady_state else Generational(workers, settings)
+        return _run(search, source, total, callback, time_limit_s, keeper)
+
+
+def _run(search: AskTell, source: Source, total: int, callback, time_limit_s, keeper: Keeper | None) -> Result:
+    begun = time.perf_counter()
+    stopped_by = None
+    try:
+        while search.num_evaluations < total and stopped_by is None:
+            new_rows = source.step(search, total - search.num_evaluations)
+            if told_to_stop(callback, new_rows, search.sign):
+                stopped_by = "callback"
+            elif time_limit_s is not None and time.perf_counter() - begun > time_limit_s:
+                stopped_by = "time limit" if search.num_evaluations < total else None
+            if keeper is not None:
+                keeper.keep(search.save)
+    except EvaluationFailed:
+        _keep_at_last(search, keeper)
+        raise
+    except KeyboardInterrupt as error:
+        _keep_at_last(search, keeper)
+        raise interrupted(_partial(search)) from error
+    except Exception as error:  # a value that cannot be used, or the callback's own: what was found goes with it
+        _keep_at_last(search, keeper)
+        error.result = _partial(search)  # type: ignore[attr-defined]
+        raise
+    if keeper is not None:
+        keeper.keep(search.save, now=True)
+    return search.result(stopped_by)
+
+
+def _keep_at_last(search: AskTell, keeper: Keeper | None) -> None:
+    """Another error is on its way already, and matters more than one of writing."""
+    if keeper is not None and search.num_evaluations:
+        with contextlib.suppress(Exception):
+            keeper.keep(search.save, now=True)
+
+
+def _partial(search: AskTell) -> Result | None:
+    return search.result("error") if search.num_evaluations else None
+
+
+def _host_function(evaluate, settings: Settings, search: AskTell):
+    """A task as a plain function of x; noise follows from how many were evaluated before."""
+    if not isinstance(evaluate, Task):
+        return evaluate
+    stream = jax.random.fold_in(settings.key()[0], HOST_NOISE)
+
+    def call(x):
+        evaluation = evaluate.evaluate(jax.random.fold_in(stream, search.num_evaluations), jnp.asarray(x))
+        return evaluation.fitness, evaluation.descriptor, evaluation.extras
+
+    return call
+
+
+class Direct:
+    """The function gets a batch."""
+
+    def __init__(self, evaluate: Callable):
+        self._evaluate = evaluate
+
+    def step(self, search: AskTell, num_left: int) -> list[Rows]:
+        x = search.ask()
+        try:
+            returned = self._evaluate(x.copy())
+        except Exception as error:
+            raise failed(error, _partial(search)) from error
+        return search.tell(x, *checks.evaluation(returned, len(x), search.descriptor_dim))
+
+
+class _InExecutor:
+    """Solutions that killed their workers once too often are told as infeasible, and counted."""
+
+    def __init__(self, workers: Workers, settings: Settings):
+        self._workers, self._settings = workers, settings
+        self._num_good = 0
+        self._num_failed_in_a_row = 0
+        self._like: Any = None  # what came of one that did not fail
+        self._held: list[Outcome] = []
+
+    def _tell(self, search: AskTell, outcomes: list[Outcome]) -> list[Rows]:
+        """In the order in which they were asked for; who failed waits until it is known what it should look like."""
+        outcomes = sorted([*self._held, *outcomes], key=lambda outcome: outcome.number)
+        for outcome in outcomes:
+            if outcome.failure is None:
+                self._like = checks.evaluation(outcome.returned, 1, search.descriptor_dim)
+        self._held = outcomes if self._like is None else []
+        if self._held:
+            return []
+        rows = [self._row(outcome, search) for outcome in outcomes]
+        names = sorted(self._like[2])
+        different = next((sorted(row[2]) for row in rows if sorted(row[2]) != names), None)
+        if different is not None:
+            raise InvalidInput(f"evaluate must return the same extras always: {names}, then {different}.")
+        x = np.stack([outcome.x for outcome in outcomes])
+        fitness, descriptor = (np.concatenate([row[i] for row in rows]) for i in (0, 1))
+        told = search.tell(x, fitness, descriptor, {n: np.concatenate([row[2][n] for row in rows]) for n in names})
+        search.num_failed += sum(outcome.failure is not None for outcome in outcomes)
+        return told
+
+    def _row(self, outcome: Outcome, search: AskTell):
+        """Fitness, descriptor and extras; those of a failed one are of no importance, but for being infeasible."""
+        if outcome.failure is None:
+            return checks.evaluation(outcome.returned, 1, search.descriptor_dim)
+        _, descriptor, extras = self._like
+        return np.array([-self._settings.sign * np.inf]), np.zeros_like(descriptor), extras
+
+    def _ask(self, search: AskTell, num: int) -> None:
+        if num > 0 and search.can_ask:
+            for x in search.ask(num):
+                self._workers.submit(x)
+        if not self._workers.num_open:
+            raise EvaluationFailed(f"nothing could be evaluated ({self._held[0].failure}).", _partial(search))
+
+    def _next(self, search: AskTell) -> Outcome:
+        outcome = self._workers.next()
+        if outcome.raised is not None:
+            raise failed(outcome.raised, _partial(search)) from outcome.raised
+        if outcome.failure is None:
+            self._num_good, self._num_failed_in_a_row = self._num_good + 1, 0
+            return outcome
+        self._num_failed_in_a_row += 1
+        enough = max(self._settings.batch_size, HOPELESS) if self._num_good else HOPELESS
+        if self._num_failed_in_a_row >= enough:
+            raise EvaluationFailed(
+                f"the workers of the executor died at each of {self._num_failed_in_a_row} solutions in a row, "
+                f"{NUM_TRIES} times at each ({outcome.failure}). In a script, what starts processes must stand under "
+                f"`if __name__ == '__main__':`.",
+                _partial(search),
+            )
+        return outcome
+
+
+class Generational(_InExecutor):
+    """A batch is told when all of it is done: the result does not depend on who was first."""
+
+    def step(self, search: AskTell, num_left: int) -> list[Rows]:
+        self._ask(search, self._settings.batch_size)
+        outcomes = []
+        while self._workers.num_open:
+            outcomes.append(self._next(search))
+        return self._tell(search, outcomes)
+
+
+class SteadyState(_InExecutor):
+    """A batch is on its way at any time; whoever is done competes at once, and somebody new sets out."""
+
+    def step(self, search: AskTell, num_left: int) -> list[Rows]:
+        num_open = self._workers.num_open + len(self._held)
+        self._ask(search, min(self._settings.batch_size, num_left) - num_open)
+        return self._tell(search, [self._next(search)])

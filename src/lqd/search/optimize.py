@@ -1,0 +1,146 @@
+"""`optimize`: the door for people with a function."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from lqd import checks
+from lqd.errors import InvalidInput
+from lqd.search import compiled, host
+from lqd.search.progress import Callback
+from lqd.search.result import Result
+from lqd.search.saving import Keeper
+from lqd.search.settings import Settings
+from lqd.tasks.task import Task, start_scale
+
+
+def traceable(function: Callable) -> Callable:
+    """Marks a function as pure JAX, so that `backend="auto"` compiles it into the loop."""
+    try:
+        setattr(function, "__lqd_traceable__", True)  # noqa: B010
+    except (AttributeError, TypeError) as error:
+        raise InvalidInput(f"{function!r} cannot be marked; wrap it in a function, or use backend='jax'.") from error
+    return function
+
+
+def _is_traceable(evaluate) -> bool:
+    return isinstance(evaluate, Task | jax.stages.Wrapped) or getattr(evaluate, "__lqd_traceable__", False)
+
+
+def optimize(
+    evaluate: Callable[[Any], Any] | Task,
+    *,
+    dim: int | None = None,
+    bounds=None,
+    rule="dns",
+    num_evaluations: int,
+    population_size: int = 128,
+    batch_size: int = 32,
+    iso_sigma: float = 0.005,
+    line_sigma: float = 0.05,
+    x0=None,
+    init_sigma: float | None = None,
+    descriptor_bounds=None,
+    minimize: bool = False,
+    on_nan: str = "eliminate",
+    callback: Callback | None = None,
+    backend: str = "auto",
+    reproduction=None,
+    archive_cells: int | None = None,
+    qd_offset: float | None = None,
+    time_limit_s: float | None = None,
+    executor: Any = None,
+    steady_state: bool = False,
+    checkpoint: Any = None,
+    resume: bool = False,
+    seed: int = 0,
+) -> Result:
+    """A diverse set of good solutions of `evaluate`.
+
+    Args:
+        evaluate: `evaluate(x (B, dim)) -> (fitness (B,), descriptor (B, D))`, or with a third element, a dictionary of
+            further arrays kept with each solution. Or a task, e.g. `lqd.tasks.make("arm")`. Fitness: NaN is handled as
+            `on_nan` says, `-inf` means infeasible, `+inf` is an error.
+        dim: Length of a solution; a task knows its own.
+        bounds: `(low, high)`, each a number or `dim` of them; None: unbounded, started around `x0` (or the origin) with
+            scale `init_sigma`. A task knows its own.
+        rule: Who survives: a name (`lqd rules` lists them), a file of weights, a rule, or your own function
+            `(key, fitness (P,), descriptor (P, D)) -> scores (P,)`.
+        num_evaluations: Budget, the start population included; the largest whole number of batches in it is used.
+        population_size: Solutions kept.
+        batch_size: Solutions evaluated per generation; `evaluate` never sees more at once on the host.
+        iso_sigma: Scale of the isotropic variation, in units of x.
+        line_sigma: Scale of the variation along the line between two parents, relative to their distance.
+        x0: `(dim,)`: the start population is normal around it. `(m, dim)`: it holds these points themselves.
+        init_sigma: Scale of the start population around `x0`, and without bounds; default 1, or what a task says.
+        descriptor_bounds: `(low, high)` of the descriptors; needed by MAP-Elites and `archive_cells`.
+        minimize: The function is to be minimised; results come back in its own sign.
+        on_nan: `"eliminate"` drops a solution whose fitness is NaN (or whose descriptor is not finite) and counts it;
+            `"raise"` names it.
+        callback: Called with a `Progress` after each history row; return True to stop.
+        backend: `"jax"` compiles a traceable function into the loop; `"host"` calls it as it is, with NumPy arrays;
+            `"auto"` is host, unless the function is a task, wrapped in `jax.jit`, or marked by `lqd.traceable`.
+        reproduction: An operator `(key, x1 (dim,), x2 (dim,)) -> x (dim,)` instead of iso-line variation.
+        archive_cells: Also keep the best solution ever seen in each of so many cells, in `result.archive`.
+        qd_offset: Fitness that counts as nothing in the archive's QD score, in the sign of your function.
+        time_limit_s: Stop after so many seconds, with what there is.
+        executor: Evaluates solutions in parallel, one `x (1, dim)` a call: a number of processes, an executor (of
+            `concurrent.futures`, Dask's `client.get_executor()`, `mpi4py.futures`), or a function that makes one. A
+            solution whose worker dies is tried again; if that goes on it counts as infeasible (`result.num_failed`).
+        steady_state: With an executor, solutions compete as they finish, instead of waiting for the slowest of a batch;
+            `batch_size` of them are on their way at any time. Results then depend on who finishes first.
+        checkpoint: A folder that the run is kept in, written from time to time and at the end.
+        resume: Go on with what the folder holds, as if nothing had happened; also with a larger `num_evaluations`. In
+            an empty folder the run begins.
+        seed: Equal seeds give equal results on equal machines.
+
+    Raises:
+        InvalidInput: An argument or a returned value cannot be used.
+        EvaluationFailed: `evaluate` raised; its `result` holds everything evaluated before.
+        Interrupted: Ctrl-C; its `result` holds everything evaluated before.
+    """
+    if isinstance(evaluate, Task):
+        dim = evaluate.dim if dim is None else dim
+        if dim != evaluate.dim:
+            raise InvalidInput(f"dim is {dim}, but the task {evaluate.name!r} has {evaluate.dim}; leave dim out.")
+        if bounds is not None or minimize:
+            raise InvalidInput(
+                f"the task {evaluate.name!r} has its own bounds and direction; leave bounds and minimize out."
+            )
+        bounds = evaluate.bounds
+        init_sigma = start_scale(evaluate) if init_sigma is None else init_sigma
+        descriptor_bounds = evaluate.descriptor_bounds if descriptor_bounds is None else descriptor_bounds
+    elif not callable(evaluate):
+        raise InvalidInput(f"evaluate must be a function of a batch of solutions, or a task, got {evaluate!r}.")
+    elif dim is None:
+        raise InvalidInput("dim, the length of a solution, is missing: optimize(evaluate, dim=..., ...).")
+    settings = Settings(
+        dim=dim, bounds=bounds, rule=rule, population_size=population_size, batch_size=batch_size,
+        iso_sigma=iso_sigma, line_sigma=line_sigma, x0=x0, init_sigma=init_sigma, descriptor_bounds=descriptor_bounds,
+        minimize=minimize, on_nan=on_nan, reproduction=reproduction, archive_cells=archive_cells, qd_offset=qd_offset,
+        seed=seed,
+    )  # fmt: skip
+    num_generations = settings.num_generations(num_evaluations)
+    if time_limit_s is not None:
+        time_limit_s = checks.real("time_limit_s", time_limit_s, positive=True)
+    checks.one_of("backend", backend, ("auto", "jax", "host"))
+    if callback is not None and not callable(callback):
+        raise InvalidInput(f"callback must be a function, got {callback!r}.")
+    options: dict[str, Any] = {"callback": callback, "time_limit_s": time_limit_s, "keeper": None}
+    if checkpoint is not None:
+        options["keeper"] = Keeper(checkpoint, resume)
+    elif checks.flag("resume", resume):
+        raise InvalidInput("resume=True goes on with a run that was kept: give its folder, checkpoint=.")
+    if checks.flag("steady_state", steady_state) and executor is None:
+        raise InvalidInput("steady_state=True is for solutions that are evaluated in parallel: give executor= too.")
+    if executor is not None:
+        if backend == "jax" or isinstance(evaluate, Task):
+            what = f"the task {evaluate.name!r}" if isinstance(evaluate, Task) else "backend='jax'"
+            raise InvalidInput(f"executor is for functions on the host, {what} is compiled; leave one of them out.")
+        return host.optimize(
+            evaluate, settings, num_generations, executor=executor, steady_state=steady_state, **options
+        )
+    if backend == "jax" or (backend == "auto" and _is_traceable(evaluate)):
+        return compiled.optimize(evaluate, settings, num_generations, **options)
+    return host.optimize(evaluate, settings, num_generations, **options)

@@ -1,0 +1,168 @@
+"""The file that a search goes on from: its settings, its rule, its state, its history."""
+
+import contextlib
+import json
+import os
+import pathlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lqd import checks
+from lqd.errors import InvalidInput, Unreadable
+from lqd.evolution.driver import Rows
+from lqd.evolution.loop import State, measure
+from lqd.io import files
+from lqd.io.files import PathLike, understood
+from lqd.io.lock import locked
+from lqd.rules import catalogue
+from lqd.search.settings import Settings
+
+KIND = "state"
+COLUMNS = ("generation", "num_evaluations", "time_s")
+
+
+class Saved:
+    """What a file holds; `arrays` without prefix under `under(prefix)`."""
+
+    def __init__(self, path: PathLike):
+        self.path = path
+        self.arrays, self.description = files.read_arrays(path, KIND)
+
+    def under(self, prefix: str) -> dict[str, np.ndarray]:
+        return {name.removeprefix(prefix): value for name, value in self.arrays.items() if name.startswith(prefix)}
+
+    def rows(self, state: State, qd_offset) -> Rows | None:
+        """The history, with the measures that such a state has; None before the first row."""
+        if "rows.generation" not in self.arrays:
+            return None
+        generation, num_evaluations, time_s = (self.arrays[f"rows.{name}"] for name in COLUMNS)
+        rows = Rows(generation, num_evaluations, time_s, self.under("rows.measures."))
+        expected = jax.eval_shape(lambda state: measure(state, qd_offset), state)
+        shapes = {(len(generation),)} | {value.shape[:1] for value in (*rows.measures.values(), *rows[:3])}
+        is_plain = all(value.ndim == 2 and value.dtype.kind == "f" for value in rows.measures.values())
+        if expected.keys() != rows.measures.keys() or len(shapes) > 1 or not is_plain or not len(generation):
+            raise Unreadable(f"{self.path}: its history does not fit its settings.")
+        return rows
+
+    def state(self, like: State) -> State:
+        """The state, in the shape of another one (of which only the key is used, which follows from the seed)."""
+        return restored(like, self.under("state."), self.path)
+
+    def rule(self) -> Any:
+        """The rule; None if it is the user's own code."""
+        return catalogue.decode(self.description["settings"]["rule"], self.under("rule."))
+
+    def check(self, settings: Settings, backend: str) -> None:
+        """An error unless these settings are those of the saved search."""
+        if (before := self.description["backend"]) != backend:
+            raise InvalidInput(
+                f"checkpoint {self.path} holds a run with backend {before!r}, this one has {backend!r}; give another "
+                f"folder."
+            )
+        arrays, wanted = _of_settings(settings)
+        wanted, found = json.loads(json.dumps(wanted)), self.description["settings"]
+        different = [
+            f"{name} ({found.get(name)!r}, now {wanted[name]!r})" for name in wanted if found.get(name) != wanted[name]
+        ]
+        saved = self.under("rule.")
+        if not different and (
+            saved.keys() != arrays.keys() or any(not np.array_equal(saved[name], arrays[name]) for name in arrays)
+        ):
+            different = ["rule (other weights)"]
+        if different:
+            raise InvalidInput(
+                f"checkpoint {self.path} holds another run; it differs in {'; '.join(different)}. Give another folder."
+            )
+
+
+def write(path: PathLike, settings: Settings, state: State | None, rows: Rows | None, arrays, description):
+    """A search as one file, with further arrays and values."""
+    rule_arrays, described = _of_settings(settings)
+    arrays = dict(arrays) | {f"rule.{name}": value for name, value in rule_arrays.items()}
+    if state is not None:
+        arrays |= {f"state.{name}": np.asarray(leaf) for name, leaf in leaves(state).items()}
+    if rows is not None:
+        arrays |= {f"rows.{name}": getattr(rows, name) for name in COLUMNS}
+        arrays |= {f"rows.measures.{name}": value for name, value in rows.measures.items()}
+    return files.write_arrays(path, KIND, arrays, dict(description) | {"settings": described})
+
+
+def _of_settings(settings: Settings) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    arrays, rule = catalogue.encode(settings.rule)
+    return arrays, settings.info() | {"rule": rule}
+
+
+def _name(where) -> str:
+    return jax.tree_util.keystr(where, simple=True, separator=".")
+
+
+def leaves(state: State) -> dict[str, Any]:
+    """The arrays of a state by dotted name, but for the key, which follows from the seed."""
+    named = {_name(where): leaf for where, leaf in jax.tree_util.tree_leaves_with_path(state)}
+    return {name: leaf for name, leaf in named.items() if name != "key"}
+
+
+def restored(like: State, saved: Mapping[str, np.ndarray], path: PathLike) -> State:
+    """A state from its `leaves`, in the shape of another one, whose key it takes."""
+    expected = leaves(like)
+    if expected.keys() != saved.keys() or any(
+        (saved[name].shape, saved[name].dtype) != (leaf.shape, leaf.dtype) for name, leaf in expected.items()
+    ):
+        raise Unreadable(f"{path}: its arrays do not fit its settings.")
+    found, structure = jax.tree_util.tree_flatten_with_path(like)
+    filled = [like.key if _name(where) == "key" else jnp.asarray(saved[_name(where)]) for where, _ in found]
+    return jax.tree.unflatten(structure, filled)
+
+
+SHARE = 0.05  # of the time may go into writing
+LEAST_S = 1.0
+
+
+class Keeper:
+    """Writes `FOLDER/state.safetensors` from time to time, and reads it when the run is to go on."""
+
+    def __init__(self, folder, resume: bool):
+        if not isinstance(folder, str | os.PathLike):
+            raise InvalidInput(f"checkpoint must be a folder, got {folder!r}.")
+        self.folder, self.resume = pathlib.Path(folder), checks.flag("resume", resume)
+        self.path = self.folder / "state.safetensors"
+        self._next = 0.0
+
+    @contextlib.contextmanager
+    def lock(self):
+        """The folder is this process's alone."""
+        with locked(self.folder, "checkpoint"):
+            yield self
+
+    def saved(self, settings: Settings, backend: str, num_evaluations: int) -> Saved | None:
+        """What to go on from: None at the beginning; an error where that cannot be meant."""
+        if not self.path.exists():
+            return None
+        if not self.resume:
+            raise InvalidInput(
+                f"checkpoint {self.folder} holds a run already: give resume=True to go on with it, or another folder."
+            )
+        saved = Saved(self.path)
+        with understood(self.path):
+            saved.check(settings, backend)
+            num = checks.whole("num_told", saved.description["num_told"], 0)
+        if num > num_evaluations:
+            raise InvalidInput(
+                f"checkpoint {self.folder} holds {num} evaluations, num_evaluations is {num_evaluations}: give at "
+                f"least as many, or another folder."
+            )
+        return saved
+
+    def keep(self, save: Callable[[pathlib.Path], object], now: bool = False) -> None:
+        """Saves, unless it did so a short while ago."""
+        begun = time.perf_counter()
+        if begun < self._next and not now:
+            return
+        save(self.path)
+        took = time.perf_counter() - begun
+        self._next = begun + max(LEAST_S, took / SHARE)
