@@ -27,9 +27,9 @@ def pytest_addoption(parser):
 
 SLOWEST = (
     "test_faults.py",
-    "test_training.py",
+    "test_train.py",
     "test_readme.py",
-    "test_kernel.py",
+    "test_dispatch.py",
 )  # first, so that none runs alone last
 
 

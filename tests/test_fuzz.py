@@ -17,9 +17,10 @@ import lqd
 from lqd import cli
 from lqd.bench import claims, generalisation, suites
 from lqd.bench.results import Folder
-from lqd.cli import bench, demo, figure, report, rerun, run, show, train
+from lqd.cli import bench, demo, execute, figure, report, rerun, run, show, train
 from lqd.errors import InvalidInput
 from lqd.io import files
+from lqd.meta import trainer
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -295,7 +296,7 @@ def test_the_command_line(num, tmp_path, monkeypatch, capsys):
         raise Reached
 
     monkeypatch.chdir(tmp_path)
-    for module, name in ((runs, "execute"), (runs, "anchors_of"), (training.trainer, "run"), (suites, "run")):
+    for module, name in ((execute, "execute"), (execute, "anchors_of"), (trainer, "run"), (suites, "run")):
         monkeypatch.setattr(module, name, reached)
     for module in (claims, generalisation):
         monkeypatch.setattr(module, "run", reached)

@@ -50,8 +50,8 @@ def test_a_piece_is_kept_until_something_it_depends_on_changes(tmp_path, counted
     Bench(TINY, tmp_path).measure("lqd-f")
     Bench(TINY, tmp_path).measure("lqd-f")
     assert counted[3:] == ["MapElites", "Learned"]
-    weights = {"lqd-f": catalogue.rule("lqd-n"), "me": pieces.catalogue.rule("me", centroids=np.zeros((8, 2)))}
-    monkeypatch.setattr(pieces.catalogue, "rule", lambda name, **settings: weights[name])
+    weights = {"lqd-f": catalogue.rule("lqd-n"), "me": catalogue.rule("me", centroids=np.zeros((8, 2)))}
+    monkeypatch.setattr(catalogue, "rule", lambda name, **settings: weights[name])
     Bench(TINY, tmp_path).measure("lqd-f")
     assert len(counted) == 6
 

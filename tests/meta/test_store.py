@@ -114,7 +114,7 @@ def test_a_state_that_cannot_be_written_leaves_the_old_ones(filled, tiny, monkey
     def no_space(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.os, "fsync", no_space)
+    monkeypatch.setattr(files.os, "fsync", no_space)
     before = sorted(filled.folder.iterdir())
     with pytest.raises(InvalidInput, match=rf"{filled.folder}/state-.*: cannot be written .No space left"):
         filled.save(state(tiny, 8))

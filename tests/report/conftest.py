@@ -2,7 +2,7 @@ import planted
 import pytest
 
 from lqd.bench.results import Folder
-from lqd.report import page
+from lqd.report import page as pages
 
 STRENGTHS = {"lqd-n": 2.0, "lqd-f": 2.0, "lqd-fn": 2.0, "me": 1.5, "dns": 1.0, "ns": 1.0, "ga": 0.2}
 
@@ -14,4 +14,4 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="package")
 def page(folder):
-    return page.page(Folder(folder))
+    return pages.page(Folder(folder))

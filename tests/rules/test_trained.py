@@ -9,11 +9,11 @@ import pytest
 
 import lqd
 from lqd.errors import InvalidInput, Unreadable
-from lqd.rules import catalogue
+from lqd.rules import catalogue, trained
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", trained.NAMES)

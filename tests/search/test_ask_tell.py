@@ -347,7 +347,7 @@ def test_a_save_that_fails_leaves_the_last_one(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory):
+def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     search = go_on(lqd.AskTell(**SMALL), N // B + 1, cone_and_extras)
     search.save(folder / "state")
@@ -360,14 +360,14 @@ READERS = {"state": lqd.AskTell.load, "result": lqd.Result.load, "rule": lqd.loa
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_whole_files_are_read(files, kind):
-    READERS[kind](files / kind)
-    READERS[kind](str(files / kind))
+def test_whole_files_are_read(written, kind):
+    READERS[kind](written / kind)
+    READERS[kind](str(written / kind))
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_truncated_files_are_refused(files, tmp_path, kind):
-    content = (files / kind).read_bytes()
+def test_truncated_files_are_refused(written, tmp_path, kind):
+    content = (written / kind).read_bytes()
     for size in [0, 1, 7, 8, 9, 100, len(content) // 2, len(content) - 4, len(content) - 1]:
         path = tmp_path / f"cut at {size}"
         path.write_bytes(content[:size])
@@ -376,8 +376,8 @@ def test_truncated_files_are_refused(files, tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_flipped_bits_are_noticed(files, tmp_path, kind):
-    content = (files / kind).read_bytes()
+def test_flipped_bits_are_noticed(written, tmp_path, kind):
+    content = (written / kind).read_bytes()
     path = tmp_path / "flipped"
     positions = np.unique(np.concatenate([np.arange(40), np.linspace(0, len(content) - 1, 150).astype(int)]))
     for number, position in enumerate(positions):
@@ -389,17 +389,17 @@ def test_flipped_bits_are_noticed(files, tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_something_appended_is_noticed(files, tmp_path, kind):
+def test_something_appended_is_noticed(written, tmp_path, kind):
     path = tmp_path / "longer"
-    path.write_bytes((files / kind).read_bytes() + b"\0" * 64)
+    path.write_bytes((written / kind).read_bytes() + b"\0" * 64)
     with pytest.raises(lqd.Unreadable, match="longer: "):
         READERS[kind](path)
 
 
 @pytest.mark.parametrize(("kind", "other"), [*itertools.permutations(READERS, 2)])
-def test_another_kind_is_refused(files, kind, other):
+def test_another_kind_is_refused(written, kind, other):
     with pytest.raises(lqd.Unreadable, match=f"{other}: expected a file of kind 'lqd-{kind}', found 'lqd-{other}'"):
-        READERS[kind](files / other)
+        READERS[kind](written / other)
 
 
 def _foreign(path: pathlib.Path, name: str):
@@ -433,9 +433,9 @@ def test_foreign_files_are_refused(tmp_path, kind, name):
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_a_later_format_is_refused(files, tmp_path, kind, monkeypatch):
-    arrays, description = files.read_arrays(files / kind, kind)
-    monkeypatch.setattr(files, "VERSION", "999")
+def test_a_later_format_is_refused(written, tmp_path, kind, monkeypatch):
+    arrays, description = files.read_arrays(written / kind, kind)
+    monkeypatch.setattr(written, "VERSION", "999")
     path = files.write_arrays(tmp_path / "later", kind, arrays, description)
     monkeypatch.undo()
     with pytest.raises(lqd.Unreadable, match="later: written in format '999'; this version reads '1'"):
@@ -443,8 +443,8 @@ def test_a_later_format_is_refused(files, tmp_path, kind, monkeypatch):
 
 
 @pytest.mark.parametrize("change", ["missing", "extra", "shape", "dtype"])
-def test_weights_that_do_not_fit_their_architecture(files, tmp_path, change):
-    arrays, description = files.read_arrays(files / "rule", "rule")
+def test_weights_that_do_not_fit_their_architecture(written, tmp_path, change):
+    arrays, description = files.read_arrays(written / "rule", "rule")
     name = "score.weight"
     if change == "missing":
         del arrays[name]
@@ -457,8 +457,8 @@ def test_weights_that_do_not_fit_their_architecture(files, tmp_path, change):
         lqd.load(path)
 
 
-def test_a_state_that_does_not_fit_its_settings(files, tmp_path):
-    arrays, description = files.read_arrays(files / "state", "state")
+def test_a_state_that_does_not_fit_its_settings(written, tmp_path):
+    arrays, description = files.read_arrays(written / "state", "state")
     arrays["state.population.x"] = arrays["state.population.x"][:, :-1]
     path = files.write_arrays(tmp_path / "odd", "state", arrays, description)
     with pytest.raises(lqd.Unreadable, match="odd: its arrays do not fit its settings"):

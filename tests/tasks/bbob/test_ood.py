@@ -11,7 +11,7 @@ import pytest
 
 from lqd.tasks.bbob import ood
 
-REFERENCE = json.loads((pathlib.Path(__file__).parents[1] / "data" / "ood_reference.json").read_text())
+REFERENCE = json.loads((pathlib.Path(__file__).parents[2] / "data" / "ood_reference.json").read_text())
 DIMS = (2, 8, 16)
 x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
 

@@ -292,8 +292,9 @@ def test_a_network_that_is_too_wide_runs_plain_unless_asked_otherwise(monkeypatc
 
 def test_the_tests_of_the_plain_rule_pass_with_the_kernel(request):
     """The same tests, in a process of its own, because compiled programs remember what they were made with."""
-    names = ("rules", "learned", "geometric") if request.config.getoption("--long") else ("learned", "geometric")
-    files = [f"tests/evolution/test_{name}.py" for name in names]
+    files = ["tests/rules/learned/test_rule.py", "tests/rules/learned/test_recipe2.py"]
+    if request.config.getoption("--long"):
+        files.append("tests/rules/test_handmade.py")
     chosen = "learned or independent and 3"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *files]
     environment = {**os.environ, dispatch.SETTING: "interpret", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}

@@ -25,6 +25,7 @@ import lqd
 from lqd import statistics
 from lqd.cli import main, rerun
 from lqd.errors import InvalidInput
+from lqd.io import manifest
 from lqd.meta import config as configs
 from lqd.meta import generation, initial_weights, presets, trainer, validation
 from lqd.meta.objective import NAMES
@@ -141,7 +142,7 @@ def lqd_train(request):
 
     def start(out, settings, *more, num_devices=1):
         environment = quick.environment(request.config.getoption("--long"), num_devices)
-        command = [sys.executable, "-W", "error", "-m", "lqd.cli", "train", "--out", str(out), *flags(settings), *more]
+        command = [sys.executable, "-W", "error", "-m", "lqd", "train", "--out", str(out), *flags(settings), *more]
         started.append(
             subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         )
@@ -359,7 +360,7 @@ def test_a_signal_while_validating_loses_nothing(tmp_path, scripted, whole):
 def test_a_signal_before_anything_was_done(tmp_path, scripted, whole, monkeypatch, init):
     settings = TINY | {"init": str(whole) if init == "file" else "none"}
     with monkeypatch.context() as patch:
-        patch.setattr(trainer.manifest, "environment", lambda: signal.raise_signal(signal.SIGTERM) or {})
+        patch.setattr(manifest, "environment", lambda: signal.raise_signal(signal.SIGTERM) or {})
         outcome = train(out=tmp_path, quiet=True, **settings)
     assert (outcome.stopped_by, outcome.num_meta_generations) == ("SIGTERM", 0)
     assert log_of(tmp_path) == Store(tmp_path).paths() == []

@@ -10,7 +10,7 @@ import rulesets
 
 from lqd.rules.learned import dispatch, network
 
-pytestmark = pytest.mark.skipif(jax.default_backend() != "gpu", reason="needs a GPU; the logic is in test_kernel.py")
+pytestmark = pytest.mark.skipif(jax.default_backend() != "gpu", reason="needs a GPU; the logic is in test_dispatch.py")
 
 PAPER, DISTANCES = rulesets.PAPER, rulesets.DISTANCES
 BOTH = pytest.mark.parametrize("architecture", [PAPER, DISTANCES], ids=["paper", "distances"])

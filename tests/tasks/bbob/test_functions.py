@@ -10,7 +10,7 @@ import pytest
 
 from lqd.tasks.bbob import functions as bbob
 
-DATA = pathlib.Path(__file__).parents[1] / "data"
+DATA = pathlib.Path(__file__).parents[2] / "data"
 NUMBERS = range(1, 25)
 x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
 
