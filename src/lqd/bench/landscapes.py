@@ -17,7 +17,6 @@ from jaxtyping import Array, Float
 
 from lqd.bench import runner, settings
 from lqd.bench.plan import OnPiece
-from lqd.meta.config import Config
 from lqd.rules import protocol
 
 RULES = ("lqd-n", "lqd-f", "lqd-fn", "dns", "me")
@@ -49,7 +48,7 @@ def run(size: Size, folder: pathlib.Path, progress: OnPiece = lambda *_: None) -
 
 
 def _compute(bench: runner.Bench, size: Size, rule: protocol.Rule) -> dict[str, np.ndarray]:
-    fitness, descriptor = _frames(bench.setting.config, rule, bench.keys, bench.field, bench.setting.steps)
+    fitness, descriptor = _frames(bench.setting.sizes, rule, bench.keys, bench.field, bench.setting.steps)
     fitness, descriptor = fitness[:, 0], descriptor[:, 0]  # the first seed
     known = np.asarray(descriptor)[np.asarray(fitness) > -np.inf]
     axis = jnp.linspace(-1, 1, size.resolution) * REACH * np.abs(known).max()
@@ -59,13 +58,13 @@ def _compute(bench: runner.Bench, size: Size, rule: protocol.Rule) -> dict[str, 
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _frames(config: Config, rule: protocol.Rule, keys, field: settings.Field, steps):
+def _frames(sizes: tuple[int, int], rule: protocol.Rule, keys, field: settings.Field, steps):
     """Fitness (frames, tasks, N) and descriptors of the populations after each of the steps."""
 
     def look(state):
         return state.population.fitness, state.population.descriptor
 
-    return runner.evolve(config, rule, keys, field, steps, look)[1]
+    return runner.evolve(sizes, rule, keys, field, steps, look)[1]
 
 
 @jax.jit

@@ -23,9 +23,9 @@ from lqd.bench import side_by_side
 from lqd.bench.settings import Field, Setting, field
 from lqd.errors import Unreadable, unknown
 from lqd.evolution import loop, metrics
+from lqd.evolution.variation import IsoLine
 from lqd.io import manifest
 from lqd.io.files import flatten, read_arrays, write_arrays
-from lqd.meta.config import Config
 from lqd.meta.validation import SEED
 from lqd.rules import catalogue, cvt
 from lqd.rules.learned.rule import Learned
@@ -74,7 +74,7 @@ class Bench:
         given = self.field._replace(tasks=_tasks_of(name, self.field.tasks))
 
         def compute(rule):
-            return self._table(_run(self.setting.config, rule, self.keys, given, f_rand, self.setting.steps), num)
+            return self._table(_run(self.setting.sizes, rule, self.keys, given, f_rand, self.setting.steps), num)
 
         return self.piece(name, {}, compute)
 
@@ -104,10 +104,12 @@ class Bench:
             return
         rules = tuple(self._rule(name) for name in missing)
         kinds, f_rand = tuple(map(_kind_of, missing)), self.anchors()
-        runs = side_by_side.Runs(self.setting.config, kinds, rules, self.keys, self.field)
-        ran, seconds = runs.run(self.setting.rows, functools.partial(_jit_measured, self.field, f_rand), kept, look)
+        ran, seconds = side_by_side.run(
+            self.setting, self.field, self.keys, rules, kinds, _measured, (self.field, f_rand), kept, look
+        )
         tables: dict[str, Table] = {}
-        for name, found in zip(missing, ran, strict=True):
+        for name, (rows, state) in zip(missing, ran, strict=True):
+            found = rows, state.population.fitness, state.population.descriptor
             tables[name] = self._table(found, self._num_compared(name, tables.get("me")))
         for name in missing:
             self._write(name, about[name], tables[name], seconds / len(missing))
@@ -222,8 +224,9 @@ def _fingerprint(rule: Rule) -> str:
     return digest.hexdigest()[:16]
 
 
-def _measured(field: Field, f_rand, state: loop.State):
-    population = state.population
+def _measured(state: loop.State, measured_with: tuple[Field, Any]) -> dict[str, Float[Array, " K"]]:
+    """What a row says of every task, given the tasks and what random search reaches there."""
+    (field, f_rand), population = measured_with, state.population
     found = jax.vmap(metrics.measure)(population.fitness, population.descriptor)
     qd = jnp.full_like(found["novelty"], jnp.nan)
     if field.f_opt is not None:
@@ -237,29 +240,22 @@ def _measured(field: Field, f_rand, state: loop.State):
     }
 
 
-def evolve(config: Config, rule: Rule, keys, field: Field, steps, look: Callable[[loop.State], Any]):
-    """All tasks: the state at the end, and what `look` sees after each of the steps (numbers of generations)."""
-    rule, operator = ready(rule), config.reproduction
-
-    def advance(state, num):
-        def step(_, state):
-            return loop.step(state, field.tasks, rule, operator, config.batch_size, field.start)
-
-        state = jax.lax.fori_loop(0, num, step, state)
-        return state, look(state)
-
-    begin = loop.begin(keys, field.tasks, rule, config.population_size, field.start)
-    return jax.lax.scan(advance, begin, steps)
+def evolve(sizes: tuple[int, int], rule: Rule, keys, field: Field, steps, look: Callable[[loop.State], Any]):
+    """Whole runs on all tasks: the state at the end, and what `look` sees after each of the steps."""
+    rule, operator, (population_size, batch_size) = ready(rule), IsoLine.with_steps(), sizes
+    state = loop.begin(keys, field.tasks, rule, population_size, field.start)
+    return loop.evolve(
+        lambda state: loop.step(state, field.tasks, rule, operator, batch_size, field.start), state, steps, look
+    )
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _run(config: Config, rule: Rule, keys, field: Field, f_rand, steps):
+def _run(sizes: tuple[int, int], rule: Rule, keys, field: Field, f_rand, steps):
     """Rows of measures, and the populations at the end."""
-    state, rows = evolve(config, rule, keys, field, steps, functools.partial(_measured, field, f_rand))
+    state, rows = evolve(sizes, rule, keys, field, steps, lambda state: _measured(state, (field, f_rand)))
     return rows, state.population.fitness, state.population.descriptor
 
 
-_jit_measured = jax.jit(_measured)
 _rarefied = jax.jit(jax.vmap(metrics.rarefied_novelty))
 
 

@@ -9,7 +9,8 @@ from jaxtyping import Array, Float, Int, Key
 
 from lqd import checks, tasks
 from lqd.evolution import loop
-from lqd.meta.config import Config
+from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
+from lqd.evolution.variation import IsoLine
 from lqd.tasks.bbob import instances
 from lqd.tasks.task import Repeated, TaskBatch, start_scale
 
@@ -32,8 +33,8 @@ class Setting:
     max_dim: int = 12
     dims: tuple[int, ...] = ()
     descriptor_dim: int = 2
-    population_size: int = 128
-    batch_size: int = 32
+    population_size: int = POPULATION_SIZE
+    batch_size: int = BATCH_SIZE
     rotate: bool = True
     num_rows: int = 1
     episode_length: int = 1000
@@ -73,8 +74,14 @@ class Setting:
         return jnp.asarray(np.diff(self.rows, prepend=0), jnp.int32)
 
     @property
-    def config(self) -> Config:
-        return Config(stages=(), population_size=self.population_size, batch_size=self.batch_size)
+    def sizes(self) -> tuple[int, int]:
+        """What the shapes of a program depend on, besides the tasks: population and batch."""
+        return self.population_size, self.batch_size
+
+    @property
+    def operator(self) -> IsoLine:
+        """The paper's variation."""
+        return IsoLine.with_steps()
 
 
 class Field(NamedTuple):

@@ -71,25 +71,26 @@ def execute(task: Task, settings: Settings, num_generations: int, num_seeds: int
     seeds = jnp.arange(settings.seed, settings.seed + num_seeds, dtype=jnp.uint32)
     with progress_bar(label, num_generations, quiet) as advance:
 
-        def look(state, rows):
-            advance(int(rows.generation[-1]))
+        def look(states, history):
+            advance(int(states[0].generation))
 
         run = driver.run(
-            jax.vmap(jax.random.key)(seeds), batch, settings.resolved_rule(task.descriptor_dim), settings.operator(),
+            jax.vmap(jax.random.key)(seeds), batch, (settings.resolved_rule(task.descriptor_dim),), settings.operator(),
             num_generations=num_generations, population_size=settings.population_size,
             batch_size=settings.batch_size, start=settings.start(), centroids=settings.centroids(task.descriptor_dim),
-            qd_offset=None if anchors is None else anchors.f_worst[0], look=look, time_limit_s=time_limit_s,
+            measured_with=None if anchors is None else anchors.f_worst[0], look=look, time_limit_s=time_limit_s,
         )  # fmt: skip
     if run.failure is not None:
         raise run.failure
-    num_infinite = int(np.sum(run.state.faults.num_infinite))
+    (state,) = run.states
+    num_infinite = int(np.sum(state.faults.num_infinite))
     if num_infinite:
         raise InvalidInput(f"task {task.name!r} gave a fitness of +inf {num_infinite} times.")
     results = []
     for i in range(num_seeds):
         info = settings.info() | {"seed": settings.seed + i, "task": task.name}
-        results.append(make_result(run.state, run.rows, task=i, minimize=False, stopped_by=run.stopped_by, info=info))
-    return Outcome(results, _scores(run.state, batch, anchors), run.compile_s, run.run_s, run.stopped_by)
+        results.append(make_result(state, run.rows, task=i, minimize=False, stopped_by=run.stopped_by, info=info))
+    return Outcome(results, _scores(state, batch, anchors), run.compile_s, run.run_s, run.stopped_by)
 
 
 def _scores(state, batch: Repeated, anchors: Anchors | None) -> list[dict[str, float]]:

@@ -3,6 +3,9 @@
 import dataclasses
 import pathlib
 
+from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
+from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA
+
 
 @dataclasses.dataclass(frozen=True)
 class Run:
@@ -24,13 +27,13 @@ class Run:
     """Independent repetitions: seed, seed + 1, ..."""
     seed: int = 0
     """The first seed."""
-    population_size: int = 128
+    population_size: int = POPULATION_SIZE
     """Solutions kept; MAP-Elites gets as many cells."""
-    batch_size: int = 32
+    batch_size: int = BATCH_SIZE
     """Offspring per generation."""
-    iso_sigma: float = 0.005
+    iso_sigma: float = ISO_SIGMA
     """Scale of the isotropic variation, in units of the search space."""
-    line_sigma: float = 0.05
+    line_sigma: float = LINE_SIGMA
     """Scale of the variation along the line between two parents, relative to their distance."""
     archive_cells: int = 1024
     """Cells of the passive archive, the same for every rule, for coverage and the archive's QD score."""

@@ -1,30 +1,39 @@
-"""A whole run on the accelerator, cut into calls between which a host can look, log, and stop.
+"""The one driver: whole runs on the accelerator, cut into calls between which a host can look, save, and stop.
 
 The number of generations in a call follows the clock (about a quarter of a second each), which changes nothing but
 when the host looks: random numbers depend on the generation alone, and every call runs the same compiled program.
+
+Several runs that differ in the rule can be driven side by side; their children are evaluated in one call.
 """
 
+import functools
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Int, Key
 
 from lqd.evolution import compile_time, loop
 from lqd.evolution.loop import ANYWHERE, Start, State
-from lqd.evolution.variation import Reproduction
-from lqd.rules.protocol import Rule
+from lqd.evolution.variation import Operator
+from lqd.rules.protocol import Rule, ready
 from lqd.tasks.task import TaskBatch
 
-ROWS_PER_CALL = 64
+STEPS_PER_CALL = 64
 SECONDS_PER_CALL = 0.25
+
+Alter = tuple[Callable | None, ...]
+Measure = Callable[[State, Any], dict[str, Float[Array, " K"]]]
 
 
 class Rows(NamedTuple):
-    """History: generation, evaluations and time of each row, and each measure as `(num_rows, K)`."""
+    """History: generation, evaluations and time of each row, and each measure as `(num_rows, K)`.
+
+    Of several runs, the tasks of one come after those of the other: `(num_rows, runs * K)`.
+    """
 
     generation: np.ndarray
     num_evaluations: np.ndarray
@@ -42,12 +51,12 @@ class Rows(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a run left: the last state, its history, seconds, and why it ended before its budget (None: it did not).
+    """What runs left: their last states, their history, seconds, and why they ended before their budget, if so.
 
-    `failure` is what an evaluation raised inside the compiled program, after the last state that is whole.
+    `failure` is what an evaluation raised inside the compiled program, after the last states that are whole.
     """
 
-    state: State
+    states: list[State]
     rows: Rows
     compile_s: float
     run_s: float
@@ -60,78 +69,138 @@ def rows_every(population_size: int) -> int:
     return 1 if population_size <= 256 else population_size // 32
 
 
+def all_rows(num_generations: int, population_size: int) -> Int[np.ndarray, " R"]:
+    """The generations of a run that have a history row: every so many, and the last."""
+    every = rows_every(population_size)
+    return np.unique(np.append(np.arange(every, num_generations, every), num_generations))
+
+
 def run(
     key: Key[Array, " K"],
     tasks: TaskBatch,
-    rule: Rule,
-    reproduction: Reproduction,
+    rules: tuple[Rule, ...],
+    operator: Operator,
     *,
     num_generations: int,
     population_size: int,
     batch_size: int,
-    every: int | None = None,
+    rows: Int[np.ndarray, " R"] | None = None,
+    measure: Measure = loop.measure,
+    measured_with: Any = None,
     start: Start = ANYWHERE,
     centroids=None,
-    qd_offset=None,
-    look: Callable[[State, Rows], bool | None] | None = None,
+    together: TaskBatch | None = None,
+    alter: Alter = (),
+    look: Callable[[list[State], list[Rows]], bool | None] | None = None,
     look_every_row: bool = False,
     time_limit_s: float | None = None,
-    before: tuple[State, Rows] | None = None,
+    before: tuple[list[State], Rows] | None = None,
 ) -> Run:
-    """Runs K tasks for `num_generations`; `look(state, new rows)` comes between calls and may return True to stop.
+    """Runs K tasks under each of the rules, which are usually one.
 
-    With `before`, a state of the same run and its history, it goes on from there.
+    Between calls `look(states, history so far)` may return True to stop. After each of the generations `rows`,
+    `measure(state, measured_with)` makes a row. With several rules, `together` is the batch of the tasks of all of
+    them, and some see descriptors `alter`ed. With `before`, states of the same runs and their history, it goes on.
     """
-    every = every or rows_every(population_size)
+    drive = _Drive(tasks if together is None else together, rules, operator, start, batch_size, alter, measure)
+    rows = all_rows(num_generations, population_size) if rows is None else np.asarray(rows)
     begun, clock = time.perf_counter(), compile_time.Clock()
-    parts: list[Rows] = [] if before is None else [before[1]]
+    history: list[Rows] = [] if before is None else [before[1]]
     elapsed_before = 0.0 if before is None else float(before[1].time_s[-1])
     stopped_by: str | None = None
     failure: Exception | None = None
 
-    def note(state, generation, measures):
+    def note(generation: np.ndarray, measures) -> None:
         elapsed = np.full(len(generation), time.perf_counter() - begun + elapsed_before)
-        parts.append(Rows(generation, population_size + batch_size * generation, elapsed, measures))
-        return look is not None and look(state, parts[-1]) is True
+        found = {name: np.asarray(value)[: len(generation)] for name, value in measures.items()}
+        history.append(Rows(generation, population_size + batch_size * generation, elapsed, found))
+
+    def note_now() -> None:
+        measures = _measure_all(measure, states, measured_with)
+        note(np.array([int(states[0].generation)]), {name: np.asarray(value)[None] for name, value in measures.items()})
+
+    def is_stopped() -> bool:
+        return look is not None and look(states, history) is True
 
     with clock:
         if before is None:
-            state = loop.jit_begin(key, tasks, rule, population_size, start, centroids)
-            first = {name: np.asarray(value)[None] for name, value in loop.jit_measure(state, qd_offset).items()}
-            if note(state, np.array([0]), first):
-                stopped_by = "callback"
+            states = _begin(key, tasks, rules, population_size, start, centroids, alter)
+            note_now()
+            stopped_by = "callback" if is_stopped() else None
         else:
-            state = before[0]
-        done, num_rows = int(state.generation), 1
+            states = before[0]
+        done = int(states[0].generation)
+        num = 1
         try:
             while done < num_generations and stopped_by is None:
-                num = min(num_rows * every, num_generations - done)
+                ends = _next_ends(rows, done, min(done + num, num_generations), look_every_row)
                 called = time.perf_counter()
                 # On a GPU a failure shows when the result is waited for: only then does it become the state.
-                advanced, measures = loop.jit_advance(
-                    state, tasks, rule, reproduction, jnp.int32(num), start, qd_offset,
-                    batch_size=batch_size, every=every, capacity=ROWS_PER_CALL,
-                )  # fmt: skip
-                state = jax.block_until_ready(advanced)
-                took = time.perf_counter() - called
-                generation = np.minimum(np.arange(done + every, done + num + every, every), done + num)
-                done += num
-                if note(
-                    state, generation, {name: np.asarray(value)[: len(generation)] for name, value in measures.items()}
-                ):
+                advanced, measures = drive(states, np.diff(ends, prepend=done), measured_with)
+                states = jax.block_until_ready(advanced)
+                took, made, done = time.perf_counter() - called, int(ends[-1]) - done, int(ends[-1])
+                is_row = np.isin(ends, rows)
+                if is_row.any():  # the last end may lie between two rows
+                    note(ends[is_row], measures)
+                if is_stopped():
                     stopped_by = "callback"
                 elif time_limit_s is not None and time.perf_counter() - begun >= time_limit_s:
                     stopped_by = "time limit" if done < num_generations else None
-                if not look_every_row:
-                    faster = int(num_rows * SECONDS_PER_CALL / max(took, 1e-6))
-                    num_rows = min(max(1, faster), 8 * num_rows, ROWS_PER_CALL)
+                num = min(max(1, int(made * SECONDS_PER_CALL / max(took, 1e-6))), 8 * made)
         except Exception as error:  # a host callback in an evaluation may raise anything, under several names
             stopped_by, failure = "error", error
         except KeyboardInterrupt:
             stopped_by = "interrupt"
-            if int(state.generation) != parts[-1].generation[-1]:  # it came between a call and its rows
-                look = None
-                measured = {name: np.asarray(value)[None] for name, value in loop.jit_measure(state, qd_offset).items()}
-                note(state, np.array([int(state.generation)]), measured)
+        if int(states[0].generation) != history[-1].generation[-1]:  # it ended between two rows
+            note_now()
     elapsed = time.perf_counter() - begun
-    return Run(state, Rows.join(parts), clock.seconds, elapsed - clock.seconds, stopped_by, failure)
+    return Run(states, Rows.join(history), clock.seconds, elapsed - clock.seconds, stopped_by, failure)
+
+
+def _next_ends(rows: Int[np.ndarray, " R"], done: int, wanted: int, is_one_row: bool) -> Int[np.ndarray, " E"]:
+    """Generations at which the steps of the next call end: the rows up to `wanted`, which is itself the last if a row
+    is too far away."""
+    ahead = rows[rows > done]
+    if is_one_row:
+        return ahead[:1]
+    within = ahead[: np.searchsorted(ahead, wanted, side="right")][:STEPS_PER_CALL]
+    return within if len(within) else np.array([wanted])
+
+
+class _Drive:
+    """A call of the compiled loop: what is the same in all of them."""
+
+    def __init__(self, tasks, rules, operator, start, batch_size: int, alter: Alter, measure: Measure):
+        self.given = tasks, rules, operator, start
+        self.settings = {"batch_size": batch_size, "alter": alter, "measure": measure}
+
+    def __call__(self, states: list[State], steps: np.ndarray, measured_with):
+        """The states after these steps, and the measures after each."""
+        padded = np.zeros(STEPS_PER_CALL, np.int32)
+        padded[: len(steps)] = steps
+        return _advance(states, *self.given, padded, np.int32(len(steps)), measured_with, **self.settings)
+
+
+@functools.partial(jax.jit, static_argnames=("population_size", "alter"))
+def _begin(key, tasks: TaskBatch, rules, population_size: int, start: Start, centroids, alter: Alter) -> list[State]:
+    rules = tuple(map(ready, rules))
+    return loop.begin_together(key, tasks, rules, population_size, start, alter, centroids)
+
+
+@functools.partial(jax.jit, static_argnames=("batch_size", "alter", "measure"))
+def _advance(states, tasks, rules, operator, start, steps, num_steps, measured_with, *, batch_size, alter, measure):
+    rules = tuple(map(ready, rules))
+
+    def step(states):
+        return loop.step_together(states, tasks, rules, operator, batch_size, start, alter)
+
+    return loop.evolve(step, states, steps, lambda states: _measures(measure, states, measured_with), num_steps)
+
+
+def _measures(measure: Measure, states: list[State], measured_with) -> dict[str, Float[Array, " runs*K"]]:
+    """Of all runs, one after the other."""
+    found = [measure(state, measured_with) for state in states]
+    return {name: jnp.concatenate([one[name] for one in found]) for name in found[0]}
+
+
+_measure_all = jax.jit(_measures, static_argnums=0)

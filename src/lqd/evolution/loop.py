@@ -4,14 +4,15 @@ Everything carries a leading axis of `K` tasks (or seeds of one task); training 
 rules. Random numbers come from one key per task and the number of the generation, so a run does not depend on how it
 is cut into calls, and the random numbers are shared when only the rule differs.
 
-The loop runs in calls of a traced number of generations: progress, time limits and interrupts act between calls, and
-another budget, seed, task instance or set of weights compiles nothing new.
+There is one loop over generations, `evolve`: whoever runs several of them, in training, in a bench or in a search, calls
+it. The number of generations is traced: another budget, seed, task instance or set of weights compiles nothing new.
 
 An ask-tell front end uses the same `start`, `offspring` and `absorb` with the evaluation done elsewhere.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,12 +21,13 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from lqd.evolution import archive as passive
 from lqd.evolution import metrics
 from lqd.evolution.archive import Archive
-from lqd.evolution.variation import Reproduction
+from lqd.evolution.variation import Operator
 from lqd.rules import protocol
 from lqd.rules.protocol import Rule
 from lqd.tasks.task import Box, TaskBatch
 from lqd.types import Evaluation, Population, pytree
 
+POPULATION_SIZE, BATCH_SIZE = 128, 32  # the paper's; the defaults everywhere
 DTYPE = jnp.float32  # of everything that evolves, also where the user has switched JAX to 64 bits
 
 
@@ -128,7 +130,7 @@ def empty_state(key: Key[Array, " K"], rule: Rule, like: Population, num: int, c
 def offspring(
     state: State,
     counter: Int[Array, ""],
-    reproduction: Reproduction,
+    operator: Operator,
     bounds: Box | None,
     batch_size: int,
     start: Start = ANYWHERE,
@@ -143,7 +145,7 @@ def offspring(
         uniform = jax.random.uniform(key_parents, (2, batch_size), jnp.float32)
         parent = jnp.minimum((uniform * num_filled.astype(uniform.dtype)).astype(jnp.int32), num_filled - 1)
         x1, x2 = population.x[parent[0]], population.x[parent[1]]
-        children = jax.vmap(reproduction)(jax.random.split(key_variation, batch_size), x1, x2)
+        children = jax.vmap(operator)(jax.random.split(key_variation, batch_size), x1, x2)
         return jax.lax.cond(
             num_filled > 0,
             lambda: _clip(children, bounds),
@@ -278,12 +280,12 @@ def begin_together(
 def propose(
     state: State,
     tasks: TaskBatch,
-    reproduction: Reproduction,
+    operator: Operator,
     batch_size: int,
     start: Start = ANYWHERE,
 ) -> tuple[Float[Array, "K B n"], Evaluation]:
     """The children of one generation, and what their tasks say of them."""
-    x = offspring(state, state.generation, reproduction, _bounds(tasks), batch_size, start)
+    x = offspring(state, state.generation, operator, _bounds(tasks), batch_size, start)
     return x, _evaluate(tasks, _keys(state.key, EVALUATION, state.generation + 1), x)
 
 
@@ -291,20 +293,19 @@ def step(
     state: State,
     tasks: TaskBatch,
     rule: Rule,
-    reproduction: Reproduction,
+    operator: Operator,
     batch_size: int,
     start: Start = ANYWHERE,
 ) -> State:
     """One generation."""
-    x, evaluation = propose(state, tasks, reproduction, batch_size, start)
-    return absorb(state, state.generation, rule, x, evaluation)
+    return step_together([state], tasks, (rule,), operator, batch_size, start)[0]
 
 
 def step_together(
     states: list[State],
     tasks: TaskBatch,
     rules: tuple[Rule, ...],
-    reproduction: Reproduction,
+    operator: Operator,
     batch_size: int,
     start: Start = ANYWHERE,
     alter: Sequence[Callable | None] = (),
@@ -313,7 +314,7 @@ def step_together(
 
     `tasks` are those of all runs, one after the other. Some runs may see descriptors `alter`ed.
     """
-    children = [offspring(s, s.generation, reproduction, _bounds(tasks), batch_size, start) for s in states]
+    children = [offspring(s, s.generation, operator, _bounds(tasks), batch_size, start) for s in states]
     keys = [_keys(s.key, EVALUATION, s.generation + 1) for s in states]
     evaluation = _evaluate(tasks, jnp.concatenate(keys), jnp.concatenate(children))
     num = len(keys[0])
@@ -324,6 +325,31 @@ def step_together(
             part = change(keys[i], part)
         found.append(absorb(state, state.generation, rule, children[i], part))
     return found
+
+
+S = TypeVar("S")
+
+
+def evolve(
+    step: Callable[[S], S],
+    state: S,
+    steps: Int[Array, " R"],
+    look: Callable[[S], Any] = lambda state: (),
+    num_steps: Int[Array, ""] | None = None,
+) -> tuple[S, Any]:
+    """The one loop: `steps[0]` generations, a look, `steps[1]` generations, a look, and so on.
+
+    Returns the last state and what was seen, stacked. Of the steps, all or only the first `num_steps` (traced) are
+    made; what stands for looks that were not taken is zero.
+    """
+    seen = jax.tree.map(lambda leaf: jnp.zeros((len(steps), *leaf.shape), leaf.dtype), jax.eval_shape(look, state))
+
+    def advance(i, carry):
+        state, seen = carry
+        state = jax.lax.fori_loop(0, steps[i], lambda _, state: step(state), state)
+        return state, jax.tree.map(lambda all_, new: all_.at[i].set(new), seen, look(state))
+
+    return jax.lax.fori_loop(0, len(steps) if num_steps is None else num_steps, advance, (state, seen))
 
 
 def measure(state: State, qd_offset=None) -> dict[str, Float[Array, " K"]]:
@@ -339,39 +365,6 @@ def measure(state: State, qd_offset=None) -> dict[str, Float[Array, " K"]]:
     return row
 
 
-def advance(
-    state: State,
-    tasks: TaskBatch,
-    rule: Rule,
-    reproduction: Reproduction,
-    num_generations: Int[Array, ""],
-    start: Start = ANYWHERE,
-    qd_offset=None,
-    *,
-    batch_size: int,
-    every: int,
-    capacity: int,
-) -> tuple[State, dict[str, Float[Array, "capacity K"]]]:
-    """Runs `num_generations` (traced), with a history row after each `every` of them and after the last.
-
-    At most `every * capacity` generations a call; rows beyond the last one written are zero.
-    """
-    rule = protocol.ready(rule)
-    row = jax.eval_shape(lambda s: measure(s, qd_offset), state)
-    rows = {name: jnp.zeros((capacity, *v.shape), v.dtype) for name, v in row.items()}
-    num_rows = (num_generations + every - 1) // every
-
-    def write_row(r, carry):
-        state, rows = carry
-        num = jnp.minimum(every, num_generations - r * every)
-        state = jax.lax.fori_loop(0, num, lambda _, s: step(s, tasks, rule, reproduction, batch_size, start), state)
-        return state, {name: rows[name].at[r].set(value) for name, value in measure(state, qd_offset).items()}
-
-    return jax.lax.fori_loop(0, num_rows, write_row, (state, rows))
-
-
-jit_begin = jax.jit(begin, static_argnames=("population_size",))
-jit_advance = jax.jit(advance, static_argnames=("batch_size", "every", "capacity"))
 jit_offspring = jax.jit(offspring, static_argnames=("batch_size",))
 jit_absorb = jax.jit(absorb)
 jit_measure = jax.jit(measure)

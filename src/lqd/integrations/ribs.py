@@ -14,6 +14,7 @@ Rules compute in single precision; what is stored keeps the dtypes asked for. Th
 batch, rounded up to a power of two.
 """
 
+import functools
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -23,8 +24,10 @@ import numpy as np
 
 from lqd import checks
 from lqd.errors import InvalidInput
+from lqd.evolution import loop
 from lqd.rules import catalogue, neighbours
 from lqd.rules.protocol import Rule, ready
+from lqd.types import Population
 
 try:
     from ribs.archives import ArchiveBase, ArchiveStats, ArrayStore
@@ -179,9 +182,7 @@ class LQDArchive(ArchiveBase):
             return {"status": np.empty(0, np.int32), "value": empty, "score": empty, "novelty": empty}
         kept = self._store.data(list(data))
         union = {name: np.concatenate([kept[name], data[name]]) for name in data}
-        scores, novelty = self._scores(union["objective"], union["measures"])
-        order = np.argsort(-scores, kind="stable")  # of equals those who were there first
-        stay = order[: self._capacity][scores[order[: self._capacity]] > -np.inf]
+        scores, novelty, stay = self._compete(union["objective"], union["measures"])
         self._store.clear()
         self._store.add(np.arange(len(stay)), {name: values[stay] for name, values in union.items()})
         best = int(np.argmax(data["objective"]))
@@ -222,8 +223,8 @@ class LQDArchive(ArchiveBase):
             data[name] = array
         return data
 
-    def _scores(self, objective: np.ndarray, measures: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of everybody, padded with empty slots to a size that is compiled once."""
+    def _compete(self, objective: np.ndarray, measures: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Score and novelty of everybody, and who stays; padded with empty slots to a size that is compiled once."""
         num = len(objective)
         batch = max(SMALLEST_BATCH, 1 << max(num - len(self._store) - 1, 0).bit_length())
         size = self._capacity + batch
@@ -231,8 +232,9 @@ class LQDArchive(ArchiveBase):
         fitness[:num], descriptor[:num] = objective, measures
         key = jax.random.fold_in(self._key, self._num_adds)
         self._num_adds += 1
-        scores, novelty = _scored(self._rule, key, jnp.asarray(fitness), jnp.asarray(descriptor))
-        return np.asarray(scores, np.float64)[:num], np.asarray(novelty, np.float64)[:num]
+        scores, novelty, stay = _compete(self._rule, key, jnp.asarray(fitness), jnp.asarray(descriptor), self._capacity)
+        stay = np.asarray(stay)
+        return np.asarray(scores, np.float64)[:num], np.asarray(novelty, np.float64)[:num], stay[stay >= 0]
 
     def _values(self, scores: np.ndarray, stayed: np.ndarray) -> np.ndarray:
         """How far above the lowest that stayed; finite, as rankers calculate with it."""
@@ -280,8 +282,11 @@ class LQDArchive(ArchiveBase):
         return self._store.retrieve(self._rng.choice(len(self), size=int(n), replace=replace))[1]
 
 
-@jax.jit
-def _scored(rule: Rule, key, fitness, descriptor):
+@functools.partial(jax.jit, static_argnames="num")
+def _compete(rule: Rule, key, fitness, descriptor, num: int):
+    """Score and novelty of everybody, and the rows of those who stay, best first; -1 for a slot that stays empty."""
     scores = ready(rule)(key, fitness, descriptor)
     scores = jnp.where((fitness > -jnp.inf) & ~jnp.isnan(scores), scores, -jnp.inf)
-    return scores, neighbours.novelty(fitness, descriptor)[0]
+    everybody = Population(descriptor, fitness, descriptor)
+    survivors, row = loop.survive(scores, everybody, jnp.arange(len(scores)), num)
+    return scores, neighbours.novelty(fitness, descriptor)[0], jnp.where(survivors.filled, row, -1)

@@ -13,18 +13,19 @@ def locked(folder: pathlib.Path, name: str, below: bool = False):
 
     The system lets go of the lock when its holder dies, however it dies.
     """
-    import fcntl
+    import filelock
 
+    lock = filelock.FileLock(folder / ".lock", timeout=0)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("a")
+        lock.acquire()
+    except filelock.Timeout:
+        raise InvalidInput(f"{name} {folder} is in use by another process; give another folder.") from None
     except OSError as error:
         raise InvalidInput(f"{name} {folder} cannot be written to ({error.strerror}).") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InvalidInput(f"{name} {folder} is in use by another process; give another folder.") from None
+    try:
         for torn in torn_files(folder, below):
             torn.unlink(missing_ok=True)
         yield
+    finally:
+        lock.release()

@@ -9,11 +9,10 @@ Deliberately not here: time limits, logging, how often states are saved. They do
 import dataclasses
 from typing import Any
 
-import jax.numpy as jnp
-
 from lqd import checks
 from lqd.errors import InvalidInput, unknown
-from lqd.evolution.variation import IsoLine
+from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
+from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA, IsoLine
 from lqd.meta import strategy as strategies
 from lqd.meta.imitation.settings import Imitation
 from lqd.meta.imitation.teachers import TEACHERS
@@ -66,10 +65,10 @@ class Config:
     init: str = "none"
     init_sha256: str | None = None
     imitation: Imitation = dataclasses.field(default_factory=Imitation)
-    population_size: int = 128
-    batch_size: int = 32
-    iso_sigma: float = 0.005
-    line_sigma: float = 0.05
+    population_size: int = POPULATION_SIZE
+    batch_size: int = BATCH_SIZE
+    iso_sigma: float = ISO_SIGMA
+    line_sigma: float = LINE_SIGMA
     chunk_size: int = 32
     architecture: Architecture = dataclasses.field(default_factory=Architecture)
     distribution: Distribution = dataclasses.field(default_factory=Distribution)
@@ -115,8 +114,8 @@ class Config:
         return self.imitation.num_rounds if self.init in TEACHERS else 0
 
     @property
-    def reproduction(self) -> IsoLine:
-        return IsoLine(jnp.float32(self.iso_sigma), jnp.float32(self.line_sigma))
+    def operator(self) -> IsoLine:
+        return IsoLine.with_steps(self.iso_sigma, self.line_sigma)
 
     def check_objective(self) -> None:
         """An error, before anything compiles, if the objective is a function that cannot be called."""

@@ -96,10 +96,10 @@ def run_scaled(rule: Rule, keys, tasks: LandscapeBatch, config: Config, num_gene
 
 def final_populations(rule: Rule, keys: Key[Array, " K"], tasks, config: Config, num_generations: Int[Array, ""]):
     """Noiseless fitness (K, N) and descriptors (K, N, D) that one rule ends with on every task."""
-    rule, reproduction = ready(rule), config.reproduction
+    rule, operator = ready(rule), config.operator
     state = loop.begin(keys, tasks, rule, config.population_size)
-    state = jax.lax.fori_loop(
-        0, num_generations, lambda _, state: loop.step(state, tasks, rule, reproduction, config.batch_size), state
+    state, _ = loop.evolve(
+        lambda state: loop.step(state, tasks, rule, operator, config.batch_size), state, num_generations[None]
     )
     population = state.population
     return jnp.where(population.filled, tasks.noiseless(population.x), -jnp.inf), population.descriptor

@@ -14,7 +14,7 @@ from lqd.meta import initial_weights, presets, trainer
 from lqd.meta.config import Config
 from lqd.meta.imitation.teachers import TEACHERS
 from lqd.meta.store import Saved, Store
-from lqd.meta.trainer import Outcome, Progress
+from lqd.meta.trainer import Outcome, TrainingProgress
 
 
 def train(
@@ -176,16 +176,15 @@ def _agree(counter: int) -> None:
 
 
 @contextlib.contextmanager
-def _display(config: Config, saved: Saved | None, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+def _display(config: Config, saved: Saved | None, quiet: bool) -> Iterator[Callable[[TrainingProgress], None] | None]:
     """Progress bars: imitation, then evolution, with seconds per step, the validation score and the time left."""
     if quiet:
         yield None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     facts = TextColumn("{task.fields[facts]}")
-    with Bars(
+    with Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), facts, TimeRemainingColumn()
     ) as bars:
         totals = {"imitation": config.num_rounds, "evolution": config.num_meta_generations}
@@ -197,7 +196,7 @@ def _display(config: Config, saved: Saved | None, quiet: bool) -> Iterator[Calla
             if total
         }
 
-        def show(progress: Progress) -> None:
+        def show(progress: TrainingProgress) -> None:
             score = "" if progress.score is None else f", wins {progress.score:.1%} against the panel"
             facts = f"{progress.seconds:.2f} s each{score}"
             bars.update(rows[progress.phase], completed=progress.done, facts=facts)

@@ -20,6 +20,7 @@ import numpy as np
 
 from lqd.evolution import compile_time
 from lqd.io import files, manifest
+from lqd.io.throttle import Throttle
 from lqd.meta import generation, initial_weights, run_record
 from lqd.meta.config import Config, Stage, check_division
 from lqd.meta.generation import Generation
@@ -36,7 +37,7 @@ SAVE_EVERY_S = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Progress:
+class TrainingProgress:
     """How far a run is, for a progress bar or a log of one's own."""
 
     phase: str
@@ -66,7 +67,7 @@ def run(
     save_every_s: float = SAVE_EVERY_S,
     tensorboard: pathlib.Path | None = None,
     wandb: str | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[TrainingProgress], None] | None = None,
 ) -> Outcome:
     """Goes on from `saved`, or from the beginning, until all is done or something stops it."""
     for stage in config.stages:
@@ -95,16 +96,17 @@ class _Trainer:
         log: Log | None,
         stop: Stop,
         save_every_s: float,
-        progress: Callable[[Progress], None],
+        progress: Callable[[TrainingProgress], None],
     ):
         self.config, self.store, self.log, self.stop = config, store, log, stop
-        self.save_every_s, self.progress = save_every_s, progress
+        self.progress = progress
+        self.save_sometimes = Throttle(save_every_s, share=1.0)
         self.arrays: dict[str, np.ndarray] = dict(saved.arrays) if saved else {}
         self.notes: dict[str, Any] = dict(saved.notes) if saved else {"sessions": [], "time_s": 0.0}
         self.num_rounds = saved.num_rounds if saved else 0
         self.num_done = saved.num_meta_generations if saved else 0
         self.leads = jax.process_index() == 0
-        self.begun = self.saved_at = time.perf_counter()
+        self.begun = time.perf_counter()
         self.compiling = compile_time.Clock()
         self.session = {"begun": manifest.now(), "first_step": self.step, **manifest.environment()}
         self.is_saved = saved is not None
@@ -225,10 +227,9 @@ class _Trainer:
     def _after_step(self, row: dict[str, Any], seconds: float, total: int) -> None:
         self._write_row(row, seconds)
         self.is_saved = False
-        if time.perf_counter() - self.saved_at >= self.save_every_s:
-            self._save()
+        self.save_sometimes(self._save)
         done = self.num_rounds if row["phase"] == "imitation" else self.num_done
-        self.progress(Progress(row["phase"], done, total, seconds, self.notes.get("last_score")))
+        self.progress(TrainingProgress(row["phase"], done, total, seconds, self.notes.get("last_score")))
         self.stop.after(seconds)
 
     def _write_row(self, row: dict[str, Any], seconds: float) -> None:
@@ -258,7 +259,7 @@ class _Trainer:
     def _save(self) -> None:
         if self.leads:
             self.store.save(Saved(self.config, self.num_rounds, self.num_done, self.arrays, self._notes()))
-        self.saved_at, self.is_saved = time.perf_counter(), True
+        self.is_saved = True
 
     def _write_rule(self, name: str, flat: np.ndarray) -> None:
         rule = generation.rule_from(jax.numpy.asarray(flat), self.config.architecture)

@@ -17,10 +17,11 @@ from lqd import checks
 from lqd.errors import InvalidInput
 from lqd.evolution import driver, loop
 from lqd.evolution.driver import Rows
-from lqd.evolution.loop import State
+from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE, State
+from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA
 from lqd.io import files
 from lqd.search import saving
-from lqd.search.extras_table import ExtrasStore
+from lqd.search.extras_table import ExtrasTable
 from lqd.search.result import Result, make_result
 from lqd.search.saving import Saved
 from lqd.search.settings import Settings
@@ -36,10 +37,10 @@ class AskTell:
         dim: int,
         bounds=None,
         rule="dns",
-        population_size: int = 128,
-        batch_size: int = 32,
-        iso_sigma: float = 0.005,
-        line_sigma: float = 0.05,
+        population_size: int = POPULATION_SIZE,
+        batch_size: int = BATCH_SIZE,
+        iso_sigma: float = ISO_SIGMA,
+        line_sigma: float = LINE_SIGMA,
         x0=None,
         init_sigma: float | None = None,
         descriptor_bounds=None,
@@ -80,7 +81,7 @@ class AskTell:
         self.num_failed = 0  # of those told, how many could not be evaluated
         self._rows: list[Rows] = []
         self._begun = time.perf_counter()
-        self._extras = ExtrasStore()
+        self._extras = ExtrasTable()
         self._has_warned = False
 
     @property
@@ -143,15 +144,17 @@ class AskTell:
 
         `extras` are arrays kept with each solution. Returns the history rows that this added.
         """
-        s = self._settings
-        num_rows = len(self._rows)
         x = checks.float32(checks.numbers_array("x", x, "tell"))
-        if x.ndim != 2 or x.shape[1] != s.dim or not len(x):
-            raise InvalidInput(f"tell: x must have shape (solutions, {s.dim}), got {x.shape}.")
+        if x.ndim != 2 or x.shape[1] != self._settings.dim or not len(x):
+            raise InvalidInput(f"tell: x must have shape (solutions, {self._settings.dim}), got {x.shape}.")
         if not np.isfinite(x).all():
             raise InvalidInput("tell: x must be finite.")
         answer = (fitness, descriptor, {} if extras is None else extras)
-        fitness, descriptor, extras = checks.evaluation(answer, len(x), self.descriptor_dim, "tell")
+        return self.tell_checked(x, *checks.evaluation(answer, len(x), self.descriptor_dim, "tell"))
+
+    def tell_checked(self, x: np.ndarray, fitness: np.ndarray, descriptor: np.ndarray, extras: dict) -> list[Rows]:
+        """`tell` for solutions that were asked for, and results that `checks.evaluation` has looked at."""
+        s, num_rows = self._settings, len(self._rows)
         descriptor = checks.float32(descriptor)
         fitness = self._checked_fitness(x, fitness, descriptor)
         if self._state is None:
@@ -177,7 +180,7 @@ class AskTell:
             raise checks.nan_fitness(len(nan), x[nan[0]], nan)
         if not self._has_warned and (warning := checks.lost_differences(exact, fitness)):
             self._has_warned = True
-            warnings.warn(warning, stacklevel=3)
+            warnings.warn(warning, stacklevel=4)
         return fitness
 
     def _prepare(self, descriptor_dim: int) -> None:

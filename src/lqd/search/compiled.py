@@ -16,7 +16,7 @@ from lqd.io.files import understood
 from lqd.search import saving
 from lqd.search.progress import Callback, failed, interrupted, told_to_stop
 from lqd.search.result import Result, make_result
-from lqd.search.saving import Keeper
+from lqd.search.saving import CheckpointFolder
 from lqd.search.settings import Settings
 from lqd.tasks.function import FunctionTask
 from lqd.tasks.task import Repeated, Task
@@ -29,16 +29,16 @@ def optimize(
     *,
     callback: Callback | None = None,
     time_limit_s: float | None = None,
-    keeper: Keeper | None = None,
+    folder: CheckpointFolder | None = None,
 ) -> Result:
     """See `lqd.optimize`."""
     task, descriptor_dim = _as_task(evaluate, settings)
     search = _Search(task, descriptor_dim, settings)
-    with keeper.lock() if keeper is not None else contextlib.nullcontext():
+    with folder.lock() if folder is not None else contextlib.nullcontext():
         total = settings.population_size + num_generations * settings.batch_size
-        saved = None if keeper is None else keeper.saved(settings, "jax", total)
+        saved = None if folder is None else folder.saved(settings, "jax", total)
         before = None if saved is None else search.restored(saved)
-        return _run(search, num_generations, callback, time_limit_s, keeper, before)
+        return _run(search, num_generations, callback, time_limit_s, folder, before)
 
 
 class _Search:
@@ -49,7 +49,7 @@ class _Search:
         self.rule = settings.resolved_rule(descriptor_dim)
         self.start, self.centroids = settings.start(), settings.centroids(descriptor_dim)
 
-    def restored(self, saved: saving.Saved) -> tuple[State, Rows]:
+    def restored(self, saved: saving.Saved) -> tuple[list[State], Rows]:
         """State and history of a run that was kept."""
         key, size = self.settings.key(), self.settings.population_size
         like = jax.eval_shape(
@@ -60,50 +60,51 @@ class _Search:
             rows = saved.rows(state, self.settings.offset())
             if rows is None:
                 raise ValueError("no history")
-            return state, rows
+            return [state], rows
 
 
-def _run(search: _Search, num_generations: int, callback, time_limit_s, keeper: Keeper | None, before) -> Result:
+def _run(
+    search: _Search, num_generations: int, callback, time_limit_s, folder: CheckpointFolder | None, before
+) -> Result:
     settings = search.settings
     raised: list[BaseException] = []
-    parts: list[Rows] = [] if before is None else [before[1]]
 
-    def save(state: State, rows: Rows, now: bool = False) -> None:
-        if keeper is None:
+    def save(state: State, history: list[Rows], now: bool = False) -> None:
+        if folder is None:
             return
-        description = {"backend": "jax", "num_told": int(rows.num_evaluations[-1])}
-        keeper.keep(lambda path: saving.write(path, settings, state, rows, {}, description), now)
+        description = {"backend": "jax", "num_told": int(history[-1].num_evaluations[-1])}
+        folder.keep(lambda path: saving.write(path, settings, state, Rows.join(history), {}, description), now)
 
-    def look(state: State, rows: Rows) -> bool:
+    def look(states: list[State], history: list[Rows]) -> bool:
         try:
-            parts.append(rows)
-            if told_to_stop(callback, [rows], settings.sign):
+            if told_to_stop(callback, history[-1:], settings.sign):
                 return True
-            if keeper is not None and _fault(state.faults, settings) is None:
-                save(state, Rows.join(parts))
+            if _fault(states[0].faults, settings) is None:
+                save(states[0], history)
         except BaseException as error:  # kept until the result is there to go with it
             raised.append(error)
             return True
-        return _fault(state.faults, settings) is not None
+        return _fault(states[0].faults, settings) is not None
 
     try:
         run = driver.run(
-            settings.key(), search.tasks, search.rule, settings.operator(),
+            settings.key(), search.tasks, (search.rule,), settings.operator(),
             num_generations=num_generations, population_size=settings.population_size,
             batch_size=settings.batch_size, start=search.start, centroids=search.centroids,
-            qd_offset=settings.offset(), look=look, look_every_row=callback is not None, time_limit_s=time_limit_s,
-            before=before,
+            measured_with=settings.offset(), look=look, look_every_row=callback is not None,
+            time_limit_s=time_limit_s, before=before,
         )  # fmt: skip
     except InvalidInput:
         raise
     except Exception as error:
         raise failed(error, None) from error
-    fault = _fault(run.state.faults, settings)
+    (state,) = run.states
+    fault = _fault(state.faults, settings)
     stopped_by = "error" if fault is not None or raised else run.stopped_by
     if fault is None and not raised:
-        save(run.state, run.rows, now=True)
+        save(state, [run.rows], now=True)
     info = settings.info() | {"compile_s": run.compile_s, "run_s": run.run_s}
-    result = make_result(run.state, run.rows, minimize=settings.minimize, stopped_by=stopped_by, info=info)
+    result = make_result(state, run.rows, minimize=settings.minimize, stopped_by=stopped_by, info=info)
     if run.stopped_by == "interrupt" or any(isinstance(error, KeyboardInterrupt) for error in raised):
         raise interrupted(result)
     if run.failure is not None:

@@ -6,7 +6,7 @@ from lqd.errors import InvalidInput
 from lqd.search.result import numeric
 
 
-class ExtrasStore:
+class ExtrasTable:
     """Extras of all living solutions by row number."""
 
     def __init__(self) -> None:

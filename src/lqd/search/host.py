@@ -15,7 +15,7 @@ from lqd.evolution.driver import Rows
 from lqd.search.ask_tell import AskTell
 from lqd.search.progress import Callback, failed, interrupted, told_to_stop
 from lqd.search.result import Result
-from lqd.search.saving import Keeper
+from lqd.search.saving import CheckpointFolder
 from lqd.search.settings import Settings
 from lqd.search.workers import NUM_TRIES, Outcome, Workers
 from lqd.tasks.task import Task
@@ -37,7 +37,7 @@ def optimize(
     *,
     callback: Callback | None = None,
     time_limit_s: float | None = None,
-    keeper: Keeper | None = None,
+    folder: CheckpointFolder | None = None,
     executor: Any = None,
     steady_state: bool = False,
 ) -> Result:
@@ -45,19 +45,21 @@ def optimize(
     total = settings.population_size + num_generations * settings.batch_size
     search = AskTell.of(settings)
     with contextlib.ExitStack() as stack:
-        if keeper is not None:
-            stack.enter_context(keeper.lock())
-            saved = keeper.saved(settings, "host", total)
+        if folder is not None:
+            stack.enter_context(folder.lock())
+            saved = folder.saved(settings, "host", total)
             search = search if saved is None else search.restored(saved)
         source: Source = Direct(_host_function(evaluate, settings, search))
         if executor is not None:
             workers = Workers(evaluate, executor)
             stack.callback(workers.close)
             source = SteadyState(workers, settings) if steady_state else Generational(workers, settings)
-        return _run(search, source, total, callback, time_limit_s, keeper)
+        return _run(search, source, total, callback, time_limit_s, folder)
 
 
-def _run(search: AskTell, source: Source, total: int, callback, time_limit_s, keeper: Keeper | None) -> Result:
+def _run(
+    search: AskTell, source: Source, total: int, callback, time_limit_s, folder: CheckpointFolder | None
+) -> Result:
     begun = time.perf_counter()
     stopped_by = None
     try:
@@ -67,28 +69,28 @@ def _run(search: AskTell, source: Source, total: int, callback, time_limit_s, ke
                 stopped_by = "callback"
             elif time_limit_s is not None and time.perf_counter() - begun > time_limit_s:
                 stopped_by = "time limit" if search.num_evaluations < total else None
-            if keeper is not None:
-                keeper.keep(search.save)
+            if folder is not None:
+                folder.keep(search.save)
     except EvaluationFailed:
-        _keep_at_last(search, keeper)
+        _keep_at_last(search, folder)
         raise
     except KeyboardInterrupt as error:
-        _keep_at_last(search, keeper)
+        _keep_at_last(search, folder)
         raise interrupted(_partial(search)) from error
     except Exception as error:  # a value that cannot be used, or the callback's own: what was found goes with it
-        _keep_at_last(search, keeper)
+        _keep_at_last(search, folder)
         error.result = _partial(search)  # type: ignore[attr-defined]
         raise
-    if keeper is not None:
-        keeper.keep(search.save, now=True)
+    if folder is not None:
+        folder.keep(search.save, now=True)
     return search.result(stopped_by)
 
 
-def _keep_at_last(search: AskTell, keeper: Keeper | None) -> None:
+def _keep_at_last(search: AskTell, folder: CheckpointFolder | None) -> None:
     """Another error is on its way already, and matters more than one of writing."""
-    if keeper is not None and search.num_evaluations:
+    if folder is not None and search.num_evaluations:
         with contextlib.suppress(Exception):
-            keeper.keep(search.save, now=True)
+            folder.keep(search.save, now=True)
 
 
 def _partial(search: AskTell) -> Result | None:
@@ -120,7 +122,7 @@ class Direct:
             returned = self._evaluate(x.copy())
         except Exception as error:
             raise failed(error, _partial(search)) from error
-        return search.tell(x, *checks.evaluation(returned, len(x), search.descriptor_dim))
+        return search.tell_checked(x, *checks.evaluation(returned, len(x), search.descriptor_dim))
 
 
 class _InExecutor:
@@ -136,27 +138,29 @@ class _InExecutor:
     def _tell(self, search: AskTell, outcomes: list[Outcome]) -> list[Rows]:
         """In the order in which they were asked for; who failed waits until it is known what it should look like."""
         outcomes = sorted([*self._held, *outcomes], key=lambda outcome: outcome.number)
-        for outcome in outcomes:
-            if outcome.failure is None:
-                self._like = checks.evaluation(outcome.returned, 1, search.descriptor_dim)
+        checked = {
+            outcome.number: checks.evaluation(outcome.returned, 1, search.descriptor_dim)
+            for outcome in outcomes
+            if outcome.failure is None
+        }
+        self._like = [self._like, *checked.values()][-1]
         self._held = outcomes if self._like is None else []
         if self._held:
             return []
-        rows = [self._row(outcome, search) for outcome in outcomes]
+        rows = [checked.get(outcome.number) or self._infeasible() for outcome in outcomes]
         names = sorted(self._like[2])
         different = next((sorted(row[2]) for row in rows if sorted(row[2]) != names), None)
         if different is not None:
             raise InvalidInput(f"evaluate must return the same extras always: {names}, then {different}.")
         x = np.stack([outcome.x for outcome in outcomes])
         fitness, descriptor = (np.concatenate([row[i] for row in rows]) for i in (0, 1))
-        told = search.tell(x, fitness, descriptor, {n: np.concatenate([row[2][n] for row in rows]) for n in names})
+        extras = {name: np.concatenate([row[2][name] for row in rows]) for name in names}
+        told = search.tell_checked(x, fitness, descriptor, extras)
         search.num_failed += sum(outcome.failure is not None for outcome in outcomes)
         return told
 
-    def _row(self, outcome: Outcome, search: AskTell):
-        """Fitness, descriptor and extras; those of a failed one are of no importance, but for being infeasible."""
-        if outcome.failure is None:
-            return checks.evaluation(outcome.returned, 1, search.descriptor_dim)
+    def _infeasible(self):
+        """Fitness, descriptor and extras of one that failed; they are of no importance, but for being infeasible."""
         _, descriptor, extras = self._like
         return np.array([-self._settings.sign * np.inf]), np.zeros_like(descriptor), extras
 

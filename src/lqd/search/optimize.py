@@ -7,10 +7,12 @@ import jax
 
 from lqd import checks
 from lqd.errors import InvalidInput
+from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
+from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA
 from lqd.search import compiled, host
 from lqd.search.progress import Callback
 from lqd.search.result import Result
-from lqd.search.saving import Keeper
+from lqd.search.saving import CheckpointFolder
 from lqd.search.settings import Settings
 from lqd.tasks.task import Task, start_scale
 
@@ -35,10 +37,10 @@ def optimize(
     bounds=None,
     rule="dns",
     num_evaluations: int,
-    population_size: int = 128,
-    batch_size: int = 32,
-    iso_sigma: float = 0.005,
-    line_sigma: float = 0.05,
+    population_size: int = POPULATION_SIZE,
+    batch_size: int = BATCH_SIZE,
+    iso_sigma: float = ISO_SIGMA,
+    line_sigma: float = LINE_SIGMA,
     x0=None,
     init_sigma: float | None = None,
     descriptor_bounds=None,
@@ -127,9 +129,9 @@ def optimize(
     checks.one_of("backend", backend, ("auto", "jax", "host"))
     if callback is not None and not callable(callback):
         raise InvalidInput(f"callback must be a function, got {callback!r}.")
-    options: dict[str, Any] = {"callback": callback, "time_limit_s": time_limit_s, "keeper": None}
+    options: dict[str, Any] = {"callback": callback, "time_limit_s": time_limit_s, "folder": None}
     if checkpoint is not None:
-        options["keeper"] = Keeper(checkpoint, resume)
+        options["folder"] = CheckpointFolder(checkpoint, resume)
     elif checks.flag("resume", resume):
         raise InvalidInput("resume=True goes on with a run that was kept: give its folder, checkpoint=.")
     if checks.flag("steady_state", steady_state) and executor is None:

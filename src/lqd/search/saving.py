@@ -1,10 +1,9 @@
-"""The file that a search goes on from: its settings, its rule, its state, its history."""
+"""What a search goes on from: one file with its settings, its rule, its state and its history, and the folder for it."""
 
 import contextlib
 import json
 import os
 import pathlib
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,10 +18,12 @@ from lqd.evolution.loop import State, measure
 from lqd.io import files
 from lqd.io.files import PathLike, understood
 from lqd.io.lock import locked
+from lqd.io.throttle import Throttle
 from lqd.rules import catalogue
 from lqd.search.settings import Settings
 
 KIND = "state"
+EVERY_S = 1.0  # at most, in the folder of a run
 COLUMNS = ("generation", "num_evaluations", "time_s")
 
 
@@ -34,18 +35,17 @@ class Saved:
         self.arrays, self.description = files.read_arrays(path, KIND)
 
     def under(self, prefix: str) -> dict[str, np.ndarray]:
-        return {name.removeprefix(prefix): value for name, value in self.arrays.items() if name.startswith(prefix)}
+        return under(prefix, self.arrays)
 
     def rows(self, state: State, qd_offset) -> Rows | None:
         """The history, with the measures that such a state has; None before the first row."""
         if "rows.generation" not in self.arrays:
             return None
-        generation, num_evaluations, time_s = (self.arrays[f"rows.{name}"] for name in COLUMNS)
-        rows = Rows(generation, num_evaluations, time_s, self.under("rows.measures."))
+        rows = rows_from(self.arrays)
         expected = jax.eval_shape(lambda state: measure(state, qd_offset), state)
-        shapes = {(len(generation),)} | {value.shape[:1] for value in (*rows.measures.values(), *rows[:3])}
+        shapes = {value.shape[:1] for value in (*rows.measures.values(), *rows[:3])}
         is_plain = all(value.ndim == 2 and value.dtype.kind == "f" for value in rows.measures.values())
-        if expected.keys() != rows.measures.keys() or len(shapes) > 1 or not is_plain or not len(generation):
+        if expected.keys() != rows.measures.keys() or len(shapes) > 1 or not is_plain or not len(rows.generation):
             raise Unreadable(f"{self.path}: its history does not fit its settings.")
         return rows
 
@@ -87,9 +87,25 @@ def write(path: PathLike, settings: Settings, state: State | None, rows: Rows | 
     if state is not None:
         arrays |= {f"state.{name}": np.asarray(leaf) for name, leaf in leaves(state).items()}
     if rows is not None:
-        arrays |= {f"rows.{name}": getattr(rows, name) for name in COLUMNS}
-        arrays |= {f"rows.measures.{name}": value for name, value in rows.measures.items()}
+        arrays |= arrays_of(rows)
     return files.write_arrays(path, KIND, arrays, dict(description) | {"settings": described})
+
+
+def under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays whose names begin so, without that beginning."""
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+def arrays_of(rows: Rows) -> dict[str, np.ndarray]:
+    """A history as arrays by name."""
+    columns = {f"rows.{name}": getattr(rows, name) for name in COLUMNS}
+    return columns | {f"rows.measures.{name}": value for name, value in rows.measures.items()}
+
+
+def rows_from(arrays: Mapping[str, np.ndarray]) -> Rows:
+    """What `arrays_of` took apart."""
+    generation, num_evaluations, time_s = (arrays[f"rows.{name}"] for name in COLUMNS)
+    return Rows(generation, num_evaluations, time_s, under("rows.measures.", arrays))
 
 
 def _of_settings(settings: Settings) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -119,11 +135,7 @@ def restored(like: State, saved: Mapping[str, np.ndarray], path: PathLike) -> St
     return jax.tree.unflatten(structure, filled)
 
 
-SHARE = 0.05  # of the time may go into writing
-LEAST_S = 1.0
-
-
-class Keeper:
+class CheckpointFolder:
     """Writes `FOLDER/state.safetensors` from time to time, and reads it when the run is to go on."""
 
     def __init__(self, folder, resume: bool):
@@ -131,7 +143,7 @@ class Keeper:
             raise InvalidInput(f"checkpoint must be a folder, got {folder!r}.")
         self.folder, self.resume = pathlib.Path(folder), checks.flag("resume", resume)
         self.path = self.folder / "state.safetensors"
-        self._next = 0.0
+        self._throttle = Throttle(EVERY_S, at_once=True)
 
     @contextlib.contextmanager
     def lock(self):
@@ -160,9 +172,4 @@ class Keeper:
 
     def keep(self, save: Callable[[pathlib.Path], object], now: bool = False) -> None:
         """Saves, unless it did so a short while ago."""
-        begun = time.perf_counter()
-        if begun < self._next and not now:
-            return
-        save(self.path)
-        took = time.perf_counter() - begun
-        self._next = begun + max(LEAST_S, took / SHARE)
+        self._throttle(lambda: save(self.path), now)

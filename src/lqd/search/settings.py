@@ -9,8 +9,8 @@ import numpy as np
 
 from lqd import checks
 from lqd.errors import InvalidInput
-from lqd.evolution.loop import Start
-from lqd.evolution.variation import FunctionReproduction, IsoLine, Reproduction
+from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE, Start
+from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA, FunctionOperator, IsoLine, Operator
 from lqd.rules import catalogue, cvt, trained
 
 # Other cells than those of MAP-Elites, which would else be measured on the very cells that it fills.
@@ -26,10 +26,10 @@ class Settings:
     dim: int
     bounds: Any = None
     rule: Any = "dns"
-    population_size: int = 128
-    batch_size: int = 32
-    iso_sigma: float = 0.005
-    line_sigma: float = 0.05
+    population_size: int = POPULATION_SIZE
+    batch_size: int = BATCH_SIZE
+    iso_sigma: float = ISO_SIGMA
+    line_sigma: float = LINE_SIGMA
     x0: Any = None
     init_sigma: float | None = None  # 1, or what a task says
     descriptor_bounds: Any = None
@@ -134,12 +134,12 @@ class Settings:
         low, high = self.descriptor_box(descriptor_dim)
         return cvt.centroids(self.archive_cells, low, high, ARCHIVE_SEED)
 
-    def operator(self) -> Reproduction:
+    def operator(self) -> Operator:
         if self.reproduction is None:
-            return IsoLine(jnp.float32(self.iso_sigma), jnp.float32(self.line_sigma))
+            return IsoLine.with_steps(self.iso_sigma, self.line_sigma)
         leaves = jax.tree.leaves(self.reproduction)
         plain = len(leaves) == 1 and leaves[0] is self.reproduction
-        return FunctionReproduction(self.reproduction) if plain else self.reproduction
+        return FunctionOperator(self.reproduction) if plain else self.reproduction
 
     @property
     def sign(self) -> float:

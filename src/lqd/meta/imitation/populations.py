@@ -122,26 +122,21 @@ def populations_of_runs(key, rule: Rule, config: "Imitation", descriptor_dim: in
         key_tasks, config.functions, config.num_per_function, width=MAX_DIM, min_dim=2, max_dim=MAX_DIM,
         descriptor_dim=descriptor_dim,
     ).with_unit_descriptors()  # fmt: skip
-    reproduction = IsoLine(jnp.float32(0.005), jnp.float32(0.05))
-    kept = snapshots(config.num_generations, config.num_snapshots)
-    place = np.full(config.num_generations, len(kept), np.int32)  # beyond the last place: not kept
-    place[list(kept)] = np.arange(len(kept))
+    rule, operator = ready(rule), IsoLine.with_steps()
 
-    def generation(carry, place):
-        state, pool = carry
-        x, evaluation = loop.propose(state, tasks, reproduction, config.batch_size)
-        after = loop.absorb(state, state.generation, rule, x, evaluation)
+    def everybody(state):
+        """Who competes next: the population, and the children that it is about to have."""
+        _, evaluation = loop.propose(state, tasks, operator, config.batch_size)
         fitness = jnp.concatenate([state.population.fitness, evaluation.fitness], axis=1)
         fitness = jnp.where(jnp.isfinite(fitness), fitness, -jnp.inf)  # as the loop sees to it, too
-        descriptor = jnp.concatenate([state.population.descriptor, evaluation.descriptor], axis=1)
-        pool = (pool[0].at[place].set(fitness, mode="drop"), pool[1].at[place].set(descriptor, mode="drop"))
-        return (after, pool), None
+        return fitness, jnp.concatenate([state.population.descriptor, evaluation.descriptor], axis=1)
 
-    rule = ready(rule)
     state = loop.begin(jax.random.split(key_runs, tasks.num_tasks), tasks, rule, config.population_size)
-    shape = (len(kept), tasks.num_tasks, config.num_individuals)
-    pool = jnp.zeros(shape, jnp.float32), jnp.zeros((*shape, descriptor_dim), jnp.float32)
-    (_, pool), _ = jax.lax.scan(generation, (state, pool), jnp.asarray(place))
+    generations = snapshots(config.num_generations, config.num_snapshots)
+    _, pool = loop.evolve(
+        lambda state: loop.step(state, tasks, rule, operator, config.batch_size), state,
+        jnp.asarray(np.diff(generations, prepend=0), jnp.int32), everybody,
+    )  # fmt: skip
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), pool)
 
 

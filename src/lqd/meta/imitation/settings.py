@@ -4,6 +4,7 @@ import dataclasses
 
 from lqd import checks
 from lqd.errors import InvalidInput
+from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
 from lqd.tasks.bbob import instances
 
 
@@ -21,8 +22,8 @@ class Imitation:
     max_gradient: float = 1.0  # norm above which a gradient is scaled down
     synthetic_size: int = 64  # individuals in synthetic rounds: few, because cost grows with their square
     synthetic_share: float = 0.5  # of the populations of a step in own rounds
-    population_size: int = 128
-    batch_size: int = 32
+    population_size: int = POPULATION_SIZE
+    batch_size: int = BATCH_SIZE
     num_generations: int = 256
     num_snapshots: int = 16  # generations of a run whose populations are kept
     num_per_function: int = 8  # tasks of the runs in an own round, and of those held out
