@@ -6,6 +6,7 @@ does hits both. Prints medians over the seeds and the ratios to the peer that do
 """
 
 import argparse
+import functools
 import statistics
 import time
 
@@ -17,24 +18,29 @@ import peers
 import lqd
 from lqd.evolution import loop
 from lqd.evolution.variation import IsoLine
-from lqd.rules.protocol import Rule
+from lqd.rules.protocol import Rule, ready
 from lqd.tasks.task import Repeated
+
+_begin = jax.jit(loop.begin, static_argnames="population_size")
+
+
+@functools.partial(jax.jit, static_argnames="batch_size")
+def _advance(state: loop.State, tasks: Repeated, rule: Rule, steps, batch_size: int) -> loop.State:
+    rule, operator = ready(rule), IsoLine.with_steps(peers.ISO_SIGMA, peers.LINE_SIGMA)
+    return loop.evolve(lambda state: loop.step(state, tasks, rule, operator, batch_size), state, steps)[0]
 
 
 def lqd_run(rule: Rule, population_size: int, batch_size: int, num_generations: int, seed: int) -> peers.Measurement:
     """Our loop on the same terms as the peers'."""
     tasks = Repeated(lqd.tasks.make("arm"), 1)
-    operator = IsoLine(jnp.float32(peers.ISO_SIGMA), jnp.float32(peers.LINE_SIGMA))
-    start = loop.jit_begin(jax.random.key(seed)[None], tasks, rule, population_size)
+    start = _begin(jax.random.key(seed)[None], tasks, rule, population_size)
 
-    def advance(num: int):
-        # A history row every `every` generations: one at the end, outside the algorithm, as for the peers.
-        options = {"batch_size": batch_size, "every": 1_000_000, "capacity": 1}
-        return jax.block_until_ready(loop.jit_advance(start, tasks, rule, operator, jnp.int32(num), **options))
+    def advance(num: int) -> loop.State:
+        return jax.block_until_ready(_advance(start, tasks, rule, jnp.int32([num]), batch_size))
 
     advance(peers.WARM_UP_GENERATIONS)
     begun = time.perf_counter()
-    state, _ = advance(num_generations)
+    state = advance(num_generations)
     time_s = time.perf_counter() - begun
     filled = np.asarray(state.population.filled[0])
     descriptor = np.asarray(state.population.descriptor[0])[filled]

@@ -202,14 +202,10 @@ def _search(rule, operator, keys, steps, *, domain: Domain, num_start: int, popu
         where = cell(evaluation.descriptor, domain.half_width, jnp)
         return jax.vmap(lambda best, where, objective: best.at[where].max(objective))(best, where, evaluation.fitness)
 
-    def step(_, carry):
+    def step(carry):
         state, best = carry
         x, evaluation = loop.propose(state, tasks, operator, batch_size, start)
         return loop.absorb(state, state.generation, rule, x, evaluation), see(best, evaluation)
-
-    def row(carry, num):
-        carry = jax.lax.fori_loop(0, num, step, carry)
-        return carry, scores(carry[1], jnp)
 
     x = loop.start_points(keys, num_start, domain.dim, tasks.bounds, start)
     evaluation = tasks.evaluate(keys, x)
@@ -217,7 +213,7 @@ def _search(rule, operator, keys, steps, *, domain: Domain, num_start: int, popu
     state = loop.empty_state(keys, rule, first, population_size)
     state = loop.absorb(state, jnp.int32(-1), rule, x, evaluation, competing=False)
     best = see(jnp.full((keys.shape[0], GRID * GRID), -jnp.inf), evaluation)
-    return jax.lax.scan(row, (state, best), steps)[1]
+    return loop.evolve(step, (state, best), steps, lambda carry: scores(carry[1], jnp))[1]
 
 
 def run_emitters(domain: Domain, algorithm: Algorithm, step_sizes, seed: int, num_evaluations: int):

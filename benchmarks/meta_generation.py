@@ -16,7 +16,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from lqd.evolution import loop
-from lqd.evolution.variation import IsoLine
 from lqd.meta import generation, initial_weights, presets
 from lqd.rules.learned import dispatch
 from lqd.types import Evaluation, pytree, static
@@ -57,7 +56,7 @@ class Plane:
 
 def reproduce(config, tasks, keys, weight, num_generations):
     """Generations of offspring that replace the first individuals, without a competition."""
-    operator = IsoLine(jnp.float32(config.iso_sigma), jnp.float32(config.line_sigma))
+    operator = config.operator
     state = loop.begin(keys, tasks, Linear(weight), config.population_size)
 
     def step(i, x):

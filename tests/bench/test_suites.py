@@ -155,7 +155,7 @@ def test_together_goes_on_where_it_was_cut(tmp_path, monkeypatch):
     assert not (tmp_path / "whole" / "together.safetensors").exists()
 
     monkeypatch.setattr(side_by_side, "KEEP_S", 0.0)
-    monkeypatch.setattr(side_by_side, "KEEP_RATIO", 0.0)
+    monkeypatch.setattr(side_by_side, "KEEP_SHARE", np.inf)
     seen = []
 
     def cut(generation):
@@ -216,7 +216,7 @@ def test_together_cut_while_the_pieces_are_written(tmp_path, monkeypatch, num_wr
     """What is kept serves until all are there; then it goes."""
     setting = settings.Setting(functions=settings.ARM, num_seeds=2, num_generations=3, population_size=8, batch_size=4)
     monkeypatch.setattr(side_by_side, "KEEP_S", 0.0)
-    monkeypatch.setattr(side_by_side, "KEEP_RATIO", 0.0)
+    monkeypatch.setattr(side_by_side, "KEEP_SHARE", np.inf)
     names, bench = ("ga", "me", "ns"), runner.Bench(setting, tmp_path)
     write, written = bench._write, []
 

@@ -22,9 +22,9 @@ def no_cache_of_ones_own():
     """The suite has set a compilation cache, which the command line must leave alone."""
     import jax
 
-    before = jax.config.values["jax_compilation_cache_dir"]
+    before = jax.config.jax_compilation_cache_dir
     yield
-    assert jax.config.values["jax_compilation_cache_dir"] == before
+    assert jax.config.jax_compilation_cache_dir == before
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +103,10 @@ def test_bad_flags_end_in_one_line(flags, message, tmp_path, capsys):
 
 
 def test_ctrl_c_keeps_what_was_found(tmp_path, monkeypatch, capsys):
-    from lqd.evolution import loop
+    from lqd.evolution import driver
 
     calls = []
-    advance = loop.jit_advance
+    advance = driver._advance
 
     def interrupted(*args, **options):
         calls.append(args)
@@ -114,7 +114,7 @@ def test_ctrl_c_keeps_what_was_found(tmp_path, monkeypatch, capsys):
             raise KeyboardInterrupt
         return advance(*args, **options)
 
-    monkeypatch.setattr(loop, "jit_advance", interrupted)
+    monkeypatch.setattr(driver, "_advance", interrupted)
     with pytest.raises(SystemExit) as stop:
         main(["run", "--task", "bbob/f3", "--dim", "3", "--noise", "--rule", "me", "--num-seeds", "2", *SMALL,
               "--out", str(tmp_path), "--quiet"])  # fmt: skip

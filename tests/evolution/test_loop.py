@@ -58,7 +58,7 @@ def keys(seed=0):
 def run(rule, *, tasks=None, seed=0, num_generations=20, **options):
     tasks = bowl() if tasks is None else tasks
     return driver.run(
-        keys(seed), tasks, rule, ISO, num_generations=num_generations, population_size=NUM, batch_size=BATCH, **options
+        keys(seed), tasks, (rule,), ISO, num_generations=num_generations, population_size=NUM, batch_size=BATCH, **options
     )
 
 
@@ -99,7 +99,7 @@ def test_plus_infinity_is_the_best_score_there_is():
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
 def test_a_run_keeps_its_promises(rule):
     result = run(rule)
-    population = jax.tree.map(np.asarray, result.state.population)
+    population = jax.tree.map(np.asarray, result.states[0].population)
     filled = population.fitness > -INF
     assert (np.diff(filled.astype(int), axis=1) <= 0).all(), "filled slots are a prefix"
     assert filled.any(axis=1).all()
@@ -122,16 +122,22 @@ def test_elitist_rules_never_lose_the_best():
 
 def test_how_a_run_is_cut_into_calls_does_not_matter(monkeypatch):
     whole = run(RULES["dns"])
-    pieces = run(RULES["dns"], look=lambda state, rows: None, look_every_row=True)
-    for a, b in zip(jax.tree.leaves(whole.state.population), jax.tree.leaves(pieces.state.population), strict=True):
+    pieces = run(RULES["dns"], look=lambda states, history: None, look_every_row=True)
+    for a, b in zip(jax.tree.leaves(whole.states[0].population), jax.tree.leaves(pieces.states[0].population), strict=True):
         np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(whole.rows.generation, np.arange(21))
     for name, values in whole.rows.measures.items():
         np.testing.assert_array_equal(values, pieces.rows.measures[name])
 
 
-def test_rows_every_few_generations_end_with_the_last():
-    result = run(RULES["ga"], every=8)
+def test_a_large_population_has_a_row_every_few_generations_and_one_at_the_end():
+    np.testing.assert_array_equal(driver.all_rows(20, 256), np.arange(1, 21))
+    np.testing.assert_array_equal(driver.all_rows(40, 512), [16, 32, 40])
+    np.testing.assert_array_equal(driver.all_rows(32, 512), [16, 32])
+
+
+def test_rows_are_measured_where_they_are_asked_for():
+    result = run(RULES["ga"], rows=[8, 16, 20])
     np.testing.assert_array_equal(result.rows.generation, [0, 8, 16, 20])
     every_row = run(RULES["ga"]).rows
     for name, values in result.rows.measures.items():
@@ -148,7 +154,7 @@ def test_another_seed_instance_budget_or_weights_compile_nothing(name):
     }[name]
     tasks, other_keys = bowl(centre=0.25), keys(7)
     with Clock() as clock:
-        driver.run(other_keys, tasks, other, ISO, num_generations=33, population_size=NUM, batch_size=BATCH)
+        driver.run(other_keys, tasks, (other,), ISO, num_generations=33, population_size=NUM, batch_size=BATCH)
     assert clock.num_programs == 0
 
 
@@ -222,5 +228,39 @@ def test_faults_are_counted_and_named():
 def test_a_time_limit_stops_between_calls_and_says_so():
     result = run(RULES["ga"], num_generations=10_000_000, time_limit_s=0.2)
     assert result.stopped_by == "time limit"
-    assert 0 < int(result.state.generation) < 10_000_000
-    assert result.rows.generation[-1] == int(result.state.generation)
+    assert 0 < int(result.states[0].generation) < 10_000_000
+    assert result.rows.generation[-1] == int(result.states[0].generation)
+
+
+def test_a_slow_run_is_cut_between_its_rows(monkeypatch):
+    """Rows far apart must not keep a host from saving and stopping."""
+    monkeypatch.setattr(driver, "SECONDS_PER_CALL", 0.0)  # every call takes too long
+    seen = []
+    result = run(RULES["dns"], rows=[15, 20], look=lambda states, history: seen.append(int(states[0].generation)))
+    assert seen == list(range(21))
+    np.testing.assert_array_equal(result.rows.generation, [0, 15, 20])
+    whole = run(RULES["dns"])
+    np.testing.assert_array_equal(result.states[0].population.x, whole.states[0].population.x)
+    for name, values in result.rows.measures.items():
+        np.testing.assert_array_equal(values, whole.rows.measures[name][[0, 15, 20]])
+
+
+def test_a_run_that_ends_between_two_rows_has_a_row_there():
+    stopped = run(RULES["ga"], rows=[15, 20], look=lambda states, history: int(states[0].generation) >= 1)
+    assert stopped.stopped_by == "callback"
+    assert stopped.rows.generation.tolist() == [0, int(stopped.states[0].generation)]
+
+
+def test_rules_side_by_side_do_what_each_does_alone():
+    names = ("dns", "ns", "me")
+    rules = tuple(RULES[name] for name in names)
+    tasks = bowl()
+    together = driver.run(
+        keys(), tasks, rules, ISO, num_generations=5, population_size=NUM, batch_size=BATCH,
+        together=Repeated(tasks.task, 6),
+    )  # fmt: skip
+    for i, rule in enumerate(rules):
+        alone = run(rule, num_generations=5)
+        np.testing.assert_array_equal(together.states[i].population.x, alone.states[0].population.x)
+        for name, values in alone.rows.measures.items():
+            np.testing.assert_array_equal(together.rows.measures[name][:, 2 * i : 2 * i + 2], values)

@@ -169,8 +169,8 @@ def test_bad_input_is_refused():
 def test_it_compiles_once():
     archive = LQDArchive(solution_dim=4, measure_dim=2, capacity=19, rule="dns")
     archive.add(*batch(10))
-    before = integration._scored._cache_size()
+    before = integration._compete._cache_size()
     for num in (1, 7, 32, 20):
         archive.add(*batch(num))
-    assert integration._scored._cache_size() == before
+    assert integration._compete._cache_size() == before
     jax.clear_caches()

@@ -137,7 +137,7 @@ def test_killed_at_any_moment(undisturbed, tmp_path):
 
 
 def _hold(folder, ready, release):
-    with saving.Keeper(folder, True).lock():
+    with saving.CheckpointFolder(folder, True).lock():
         ready.set()
         release.wait(60)
 

@@ -25,7 +25,7 @@ from lqd.tasks import without_descriptors
 from lqd.tasks.task import Repeated
 
 KIND = "together"
-KEEP_S = 60.0  # from one state to the next, at least
+KEEP_S, KEEP_SHARE = 60.0, 0.05  # from one state to the next, and of the time for writing them
 _ALTER = {kind: functools.partial(without_descriptors.alter, kind) for kind in without_descriptors.KINDS}
 
 
@@ -89,10 +89,11 @@ def run(
         loop.begin_together, keys, field.tasks, tuple(map(ready, rules)), setting.population_size, field.start, alter
     )
     like = [dataclasses.replace(state, key=keys) for state in jax.eval_shape(begin)]
-    sometimes = Throttle(KEEP_S)
+    sometimes = Throttle(KEEP_S, KEEP_SHARE)
 
     def seen(states: list[loop.State], history: list[Rows]) -> None:
-        look(int(states[0].generation))
+        if generation := int(states[0].generation):
+            look(generation)
         sometimes(lambda: kept.write(states, Rows.join(history)))
 
     ran = driver.run(

@@ -1,4 +1,8 @@
-"""How long, and how often, JAX compiled: for manifests, and for the tests that forbid needless compilation."""
+"""How long, and how often, JAX compiled: for manifests, and for the tests that forbid needless compilation.
+
+The names of JAX's events are not documented, and there is no documented way to ask. They stand here and nowhere else;
+`tests/evolution/test_compile_time.py` fails when JAX renames them.
+"""
 
 import math
 import threading

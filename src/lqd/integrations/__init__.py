@@ -1,0 +1,1 @@
+"""Any rule inside other libraries."""

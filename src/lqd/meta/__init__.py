@@ -1,0 +1,1 @@
+"""Discovering rules: training, validation, states, logs."""

@@ -1,0 +1,1 @@
+"""`optimize` and `AskTell`: searches for people with a function, and all that they need."""

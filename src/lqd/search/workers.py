@@ -201,7 +201,11 @@ def _not_sendable(error: Exception) -> InvalidInput:
 
 
 def _like(pool: ProcessPoolExecutor) -> ProcessPoolExecutor:
-    """A pool as this one was."""
+    """A pool as this one was.
+
+    A broken pool cannot be mended, and does not say how it was made but in private attributes. They are read here and
+    nowhere else; `tests/search/test_workers.py` fails when Python renames them.
+    """
     given = {"max_workers": "_max_workers", "mp_context": "_mp_context", "initializer": "_initializer"}
     given |= {"initargs": "_initargs", "max_tasks_per_child": "_max_tasks_per_child"}
     return ProcessPoolExecutor(**{name: getattr(pool, kept) for name, kept in given.items() if hasattr(pool, kept)})

@@ -1,0 +1,1 @@
+"""The networks as fused kernels for NVIDIA GPUs."""
