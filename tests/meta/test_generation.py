@@ -163,8 +163,8 @@ def test_weights_as_one_vector_and_back(tiny):
 DEVICES = """
 import json, sys
 import jax, numpy as np
-from lqd.evolution.learned import Learned
 from lqd.meta import config, generation
+from lqd.rules.learned.rule import Learned
 config = config.from_dict(json.loads(sys.argv[1]))
 program = generation.Generation(config, config.stages[0])
 flat = generation.flat_from(Learned.init(jax.random.key(0), config.architecture))
