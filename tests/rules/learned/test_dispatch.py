@@ -295,7 +295,7 @@ def test_the_tests_of_the_plain_rule_pass_with_the_kernel(request):
     files = ["tests/rules/learned/test_rule.py", "tests/rules/learned/test_recipe2.py"]
     if request.config.getoption("--long"):
         files.append("tests/rules/test_handmade.py")
-    chosen = "learned or independent and 3"
+    chosen = "test_rule or test_handmade and learned or independent and 3"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *files]
     environment = {**os.environ, dispatch.SETTING: "interpret", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
