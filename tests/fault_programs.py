@@ -36,7 +36,7 @@ def optimize(folder: pathlib.Path) -> None:
     import lqd
     from lqd.search import saving
 
-    saving.LEAST_S, saving.SHARE = 0.0, 1e9
+    saving.EVERY_S, saving.SHARE = 0.0, 1e9
 
     def evaluate(x):
         time.sleep(0.005)

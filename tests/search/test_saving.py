@@ -32,7 +32,7 @@ BACKENDS = {"jax": evaluate, "host": on_host}
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr(saving, "LEAST_S", 0.0)
+    monkeypatch.setattr(saving, "EVERY_S", 0.0)
     monkeypatch.setattr(saving, "SHARE", 1e9)
 
 
@@ -115,7 +115,7 @@ def test_killed_at_any_moment(undisturbed, tmp_path):
         import numpy as np
         import lqd
         from lqd.search import saving
-        saving.LEAST_S, saving.SHARE = 0.0, 1e9
+        saving.EVERY_S, saving.SHARE = 0.0, 1e9
         num = 0
         def evaluate(x):
             global num

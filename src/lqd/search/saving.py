@@ -23,7 +23,7 @@ from lqd.rules import catalogue
 from lqd.search.settings import Settings
 
 KIND = "state"
-EVERY_S = 1.0  # at most, in the folder of a run
+EVERY_S, SHARE = 1.0, 0.05  # in the folder of a run: from one state to the next, and of the time for writing
 COLUMNS = ("generation", "num_evaluations", "time_s")
 
 
@@ -143,7 +143,7 @@ class CheckpointFolder:
             raise InvalidInput(f"checkpoint must be a folder, got {folder!r}.")
         self.folder, self.resume = pathlib.Path(folder), checks.flag("resume", resume)
         self.path = self.folder / "state.safetensors"
-        self._throttle = Throttle(EVERY_S, at_once=True)
+        self._throttle = Throttle(EVERY_S, SHARE, at_once=True)
 
     @contextlib.contextmanager
     def lock(self):
