@@ -44,6 +44,11 @@ def test_the_pareto_front_is_drawn_through_those_not_dominated(folder):
     np.testing.assert_allclose(front.get_xydata(), sorted(map(tuple, best)))
 
 
+def test_every_rule_of_the_suites_has_a_look_of_its_own():
+    assert set(style.LOOKS) == set(suites.RULES)
+    assert len(set(style.COLOURS.values())) == len(style.LOOKS)
+
+
 def test_files(folder, capsys, tmp_path):
     main(["figure", "pareto", str(folder)])
     for ending, magic in (("png", b"\x89PNG"), ("pdf", b"%PDF")):
