@@ -16,7 +16,11 @@ DOCS = pathlib.Path(__file__).parents[1] / "docs"
 TREE = re.search(r"^```tree\n(.*?)^```$", (DOCS / "contributing.md").read_text(), flags=re.DOTALL | re.MULTILINE)
 LARGEST_FILE = 400  # lines, but for those whose first lines say why they have more
 # Late imports, inside functions, that point up: pictures of results offered by earlier rooms.
-PICTURES = {("search/result", "report/run_figures"), ("meta/train", "report/training_figures"), ("meta/train", "report/style")}
+PICTURES = {
+    ("search/result", "report/run_figures"),
+    ("meta/train", "report/training_figures"),
+    ("meta/train", "report/style"),
+}
 
 
 def listed() -> list[str]:
@@ -95,7 +99,9 @@ def test_a_planted_import_is_found(tmp_path, module, planted, found):
 def test_rooms_in_the_readme_are_those_of_the_tree():
     rooms = list(dict.fromkeys(name.split("/")[0] for name in listed() if "/" in name))
     text = (DOCS.parent / "README.md").read_text()
-    shown = re.findall(r"^  (\w+)/ ", re.search(r"^src/lqd/\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)[1], re.MULTILINE)
+    shown = re.findall(
+        r"^  (\w+)/ ", re.search(r"^src/lqd/\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)[1], re.MULTILINE
+    )
     assert shown == rooms
 
 

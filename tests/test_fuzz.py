@@ -17,7 +17,7 @@ import lqd
 from lqd import cli
 from lqd.bench import claims, generalisation, suites
 from lqd.bench.results import Folder
-from lqd.cli import bench, demo, execute, figure, report, rerun, run, show, train
+from lqd.cli import bench, demo, figure, imitate, report, rerun, run, seeds, show, train
 from lqd.errors import InvalidInput
 from lqd.io import files
 from lqd.meta import trainer
@@ -282,7 +282,7 @@ def flags_of(command: str) -> list[str]:
     fields = {
         "run": run.Run,
         "train": train.Train,
-        "imitate": train.Imitate,
+        "imitate": imitate.Imitate,
         "bench": bench.Bench,
         "figure": figure.Figure,
     }
@@ -296,7 +296,7 @@ def test_the_command_line(num, tmp_path, monkeypatch, capsys):
         raise Reached
 
     monkeypatch.chdir(tmp_path)
-    for module, name in ((execute, "execute"), (execute, "anchors_of"), (trainer, "run"), (suites, "run")):
+    for module, name in ((seeds, "run_seeds"), (seeds, "anchors_of"), (trainer, "run"), (suites, "run")):
         monkeypatch.setattr(module, name, reached)
     for module in (claims, generalisation):
         monkeypatch.setattr(module, "run", reached)

@@ -34,13 +34,17 @@ def counted(monkeypatch):
 
 
 def test_a_piece_is_kept_until_something_it_depends_on_changes(tmp_path, counted, monkeypatch):
+    with pytest.raises(InvalidInput, match=r"'ga' is compared at the slots that MAP-Elites fills.*measure 'me' first"):
+        Bench(TINY, tmp_path).measure("ga")
+    assert counted == []
+    Bench(TINY, tmp_path).measure("me")
     first = Bench(TINY, tmp_path).measure("ga")
     shapes = dict.fromkeys(runner.MEASURES, (3, 2)) | {f"history.{name}": (1, 3, 2) for name in runner.HISTORY}
     assert {name: array.shape for name, array in first.items()} == shapes
     assert (first["fitness"] <= 0).all()
     assert (first["num_filled"] == 8).all()
     again = Bench(TINY, tmp_path).measure("ga")
-    assert counted == ["MapElites", "GeneticAlgorithm"]  # whose filled slots say at how many novelty is compared
+    assert counted == ["MapElites", "GeneticAlgorithm"]
     for name, array in first.items():
         np.testing.assert_array_equal(again[name], array)
     Bench(dataclasses.replace(TINY, num_generations=4), tmp_path).measure("me")

@@ -10,7 +10,7 @@ import pytest
 
 from lqd import cli
 from lqd.bench import landscapes, runner, settings, side_by_side, suites
-from lqd.bench.plan import Part
+from lqd.bench.plan import Part, measure_all
 from lqd.bench.results import Folder
 from lqd.errors import InvalidInput, Unreadable
 from lqd.io.files import read_arrays, write_arrays
@@ -86,6 +86,30 @@ def test_a_suite_writes_what_it_measured_and_goes_on_where_it_stopped(tmp_path, 
     assert (np.diff(history["best"], axis=0) >= 0).all()
     assert history["num_evaluations"][-1] == folder.parts["arm"]["setting"]["num_generations"] * 2 + 8
     assert folder.manifest["parts"]["arm"]["pieces"]["me"]["versions"]["jax"]
+
+
+def test_map_elites_comes_first_and_results_keep_the_plans_order(tmp_path):
+    setting, seen = TINY.setting(8, functions=settings.ARM), []
+    plan = {"arm": Part(setting, ("random", "me", "ga@random"))}
+    results = measure_all(plan, tmp_path, lambda *given: seen.append(given))
+    assert seen == [("arm: me", 0, 3), ("arm: random", 1, 3), ("arm: ga@random", 2, 3), ("done", 3, 3)]
+    assert tuple(results.tables["arm"]) == plan["arm"].rules
+    assert list(results.rows()["rule"].unique()) == ["random", "me", "ga@random"]
+
+
+def test_a_part_without_map_elites_is_refused_before_anything_runs(tmp_path):
+    setting = TINY.setting(8, functions=settings.ARM)
+    plan = {"first": Part(setting, ("me",)), "second": Part(setting, ("ga", "ns"), together=True)}
+    with pytest.raises(InvalidInput, match=r"part 'second' needs 'me' among its rules"):
+        measure_all(plan, tmp_path / "out", lambda *_: None)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("size", ["quick", "scaled", "longer", "paper"])
+def test_every_part_of_every_suite_has_map_elites(size, monkeypatch):
+    monkeypatch.setattr(suites, "has_brax", lambda: True)
+    for part in suites.plan("all", suites.PRESETS[size]).values():
+        assert "me" in part.rules
 
 
 def test_a_folder_holds_the_suites_that_were_run_into_it(tmp_path, small, monkeypatch):
@@ -210,6 +234,19 @@ def test_more_seeds_are_added_to_those_there_are(tmp_path, monkeypatch):
         for measure in expected:
             mark = np.where(np.arange(5) < 2, float(measure == "fitness"), 0.0)[:, None]
             np.testing.assert_allclose(found[measure] - mark, expected[measure], rtol=1e-6, err_msg=f"{name} {measure}")
+
+
+def test_seeds_are_added_where_map_elites_has_no_piece_yet(tmp_path):
+    few = settings.Setting(functions=settings.ARM, num_seeds=2, num_generations=3, population_size=8, batch_size=4)
+    whole, grown = (runner.Bench(dataclasses.replace(few, num_seeds=3), tmp_path / name) for name in ("all", "grown"))
+    runner.Bench(few, tmp_path / "grown").measure_together(("me", "ga"))
+    (tmp_path / "grown" / "me.safetensors").unlink()
+    for bench in (whole, grown):
+        bench.measure_together(("me", "ga"))
+    for name in ("me", "ga"):
+        found = grown.measure(name)
+        for measure, expected in whole.measure(name).items():
+            np.testing.assert_allclose(found[measure], expected, rtol=1e-6, err_msg=f"{name} {measure}")
 
 
 @pytest.mark.parametrize("num_written", [0, 1, 3])

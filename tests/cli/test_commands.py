@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+import typing
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import lqd
+from lqd import cli
 from lqd.cli import main
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -124,6 +126,17 @@ def test_ctrl_c_keeps_what_was_found(tmp_path, monkeypatch, capsys):
     assert manifest["stopped_by"] == "interrupt"
     result = lqd.Result.load(tmp_path / "result_0.safetensors")
     assert 16 < result.num_evaluations == manifest["num_evaluations"][0] < 200
+
+
+def test_help_stays_light():
+    """And each command is in the module of its name."""
+    heavy = ["pandas", "matplotlib", "rich.progress", "scipy.stats", "pyarrow", "lqd.report.style"]
+    code = f"import sys, lqd.cli; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]", done.stdout
+    for command in typing.get_args(cli.Command):
+        flags, about = typing.get_args(command)
+        assert flags.__module__ == f"lqd.cli.{about.name}"
 
 
 def test_lists(capsys):

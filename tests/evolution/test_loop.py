@@ -58,7 +58,14 @@ def keys(seed=0):
 def run(rule, *, tasks=None, seed=0, num_generations=20, **options):
     tasks = bowl() if tasks is None else tasks
     return driver.run(
-        keys(seed), tasks, (rule,), ISO, num_generations=num_generations, population_size=NUM, batch_size=BATCH, **options
+        keys(seed),
+        tasks,
+        (rule,),
+        ISO,
+        num_generations=num_generations,
+        population_size=NUM,
+        batch_size=BATCH,
+        **options,
     )
 
 
@@ -123,7 +130,9 @@ def test_elitist_rules_never_lose_the_best():
 def test_how_a_run_is_cut_into_calls_does_not_matter(monkeypatch):
     whole = run(RULES["dns"])
     pieces = run(RULES["dns"], look=lambda states, history: None, look_every_row=True)
-    for a, b in zip(jax.tree.leaves(whole.states[0].population), jax.tree.leaves(pieces.states[0].population), strict=True):
+    for a, b in zip(
+        jax.tree.leaves(whole.states[0].population), jax.tree.leaves(pieces.states[0].population), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(whole.rows.generation, np.arange(21))
     for name, values in whole.rows.measures.items():

@@ -8,10 +8,11 @@ import numpy as np
 import planted
 import pytest
 
+from lqd.bench import suites
 from lqd.bench.results import Folder
 from lqd.cli import main
 from lqd.errors import InvalidInput, Unreadable
-from lqd.report import bench_figures, page, style
+from lqd.report import bench_figures, draw, landscape_figures, style
 
 
 def texts(figure):
@@ -43,6 +44,11 @@ def test_the_pareto_front_is_drawn_through_those_not_dominated(folder):
     np.testing.assert_allclose(front.get_xydata(), sorted(map(tuple, best)))
 
 
+def test_every_rule_of_the_suites_has_a_look_of_its_own():
+    assert set(style.LOOKS) == set(suites.RULES)
+    assert len(set(style.COLOURS.values())) == len(style.LOOKS)
+
+
 def test_files(folder, capsys, tmp_path):
     main(["figure", "pareto", str(folder)])
     for ending, magic in (("png", b"\x89PNG"), ("pdf", b"%PDF")):
@@ -56,18 +62,38 @@ def test_files(folder, capsys, tmp_path):
             main(["figure", "pareto", *given])
         assert "figure needs one folder of results" in capsys.readouterr().err
     with pytest.raises(InvalidInput, match=r"figure.*'paretto'.*pareto"):
-        page.draw("paretto", folder)
+        draw.draw("paretto", folder)
     with pytest.raises(InvalidInput, match=r"out must end in"):
-        page.draw("pareto", folder, tmp_path / "a.bmp")
+        draw.draw("pareto", folder, tmp_path / "a.bmp")
+
+
+def test_a_bench_makes_each_figure_once(folder, monkeypatch, capsys):
+    """And saves it twice, as PNG and PDF, and puts it into the page."""
+    made = []
+
+    def counted(name, make):
+        return lambda *given: made.append(name) or make(*given)
+
+    for name, make in bench_figures.FIGURES.items():
+        monkeypatch.setitem(bench_figures.FIGURES, name, counted(name, make))
+    monkeypatch.setattr(landscape_figures, "animation", counted("animation", landscape_figures.animation))
+    monkeypatch.setattr(suites, "run", lambda *_: None)  # the results are there
+    main(["bench", "--suite", "all", "--out", str(folder), "--quiet"])
+    assert made == [*bench_figures.FIGURES, "animation"]
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    for name in made:
+        assert page.count(f'<figure id="figure-{name}"><img') == 1
+        for ending in ("gif",) if name == "animation" else ("png", "pdf"):
+            assert (folder / "figures" / f"{name}.{ending}").exists()
 
 
 def test_a_figure_whose_results_are_missing_says_what_to_run(tmp_path):
     folder = planted.write(tmp_path, {}, suite="robots")
     with pytest.raises(InvalidInput, match=r"no results for 'grid': lqd bench --suite grid"):
-        page.draw("grid", folder)
+        draw.draw("grid", folder)
     (folder / "results.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(Unreadable, match=r"Parquet files cannot be read"):
-        page.draw("robots", folder)
+        draw.draw("robots", folder)
 
 
 def test_the_page_loads_nothing_and_names_stay_text(page):

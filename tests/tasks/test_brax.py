@@ -11,7 +11,7 @@ import pytest
 
 import lqd
 from lqd import cli, tasks
-from lqd.cli import execute
+from lqd.cli import run
 from lqd.errors import InvalidInput
 from lqd.report import robots_page
 from lqd.tasks import brax as robots
@@ -102,9 +102,9 @@ def test_robots_are_listed_and_bad_settings_are_said():
     with pytest.raises(InvalidInput, match=r"backend.*'springs'.*spring"):
         tasks.make("brax/hopper", backend="springs")
     with pytest.raises(InvalidInput, match=r"episode-length is for robots"):
-        execute.make_task(cli.parse(["run", "--task", "arm", "--episode-length", "3"]))
+        run.make_task(cli.parse(["run", "--task", "arm", "--episode-length", "3"]))
     with pytest.raises(InvalidInput, match=r"--noise is for function tasks; 'brax/hopper'"):
-        execute.make_task(cli.parse(["run", "--task", "brax/hopper", "--noise"]))
+        run.make_task(cli.parse(["run", "--task", "brax/hopper", "--noise"]))
 
 
 @pytest.mark.skipif(has_brax, reason="brax is installed")

@@ -9,6 +9,7 @@ import numpy as np
 
 from lqd.bench.runner import HISTORY, MEASURES, Bench, Table
 from lqd.bench.settings import Setting
+from lqd.errors import InvalidInput
 from lqd.io.files import write_bytes
 
 OnPiece = Callable[[str, int, int], None]  # what runs now, how many pieces are done, of how many
@@ -78,12 +79,17 @@ class Results:
 
 
 def measure_all(plan: Plan, folder: pathlib.Path, progress: OnPiece) -> Results:
-    """Every rule of every part, from what is kept in the folder or anew."""
+    """Every rule of every part, from what is kept in the folder or anew.
+
+    MAP-Elites is measured first: the slots that it fills are what the others' novelty is compared at.
+    """
+    for name, part in plan.items():
+        if "me" not in part.rules:
+            raise InvalidInput(f"part {name!r} needs 'me' among its rules: the others are compared at its slots.")
     total, done = sum(len(part.rules) for part in plan.values()), 0
     results = Results(plan, {}, {})
     for name, part in plan.items():
         bench = Bench(part.setting, folder / name.replace(" ", "-"))
-        results.tables[name] = {}
         if part.together:
             num = part.setting.num_generations
 
@@ -92,10 +98,12 @@ def measure_all(plan: Plan, folder: pathlib.Path, progress: OnPiece) -> Results:
 
             look(0)
             bench.measure_together(part.rules, look)
-        for rule in part.rules:
+        found = {}
+        for rule in sorted(part.rules, key=lambda rule: rule != "me"):
             progress(f"{name}: {rule}", done, total)
-            results.tables[name][rule] = bench.measure(rule)
+            found[rule] = bench.measure(rule)
             done += 1
+        results.tables[name] = {rule: found[rule] for rule in part.rules}
         results.made[name] = bench.made
     progress("done", done, total)
     return results

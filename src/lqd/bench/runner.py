@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 
 from lqd.bench import side_by_side
 from lqd.bench.settings import Field, Setting, field
-from lqd.errors import Unreadable, unknown
+from lqd.errors import InvalidInput, Unreadable, unknown
 from lqd.evolution import loop, metrics
 from lqd.evolution.variation import IsoLine
 from lqd.io import manifest
@@ -37,6 +37,7 @@ from lqd.tasks.task import Repeated, TaskBatch
 TEST = 1000  # folded into the key of held-out tasks: neither training's nor validation's
 MEASURES = ("fitness", "novelty", "novelty_rarefied", "qd", "num_filled")
 HISTORY = ("fitness", "best", "novelty", "qd")  # what is also kept from time to time: `history.fitness` and so on
+Table = dict[str, np.ndarray]  # measure -> (seeds, columns)
 
 
 class Bench:
@@ -65,15 +66,16 @@ class Bench:
 
         return jnp.asarray(self._piece("random-search", {}, compute)["f_rand"])
 
-    def measure(self, name: str) -> "Table":
+    def measure(self, name: str) -> Table:
         """Final populations of a rule: an array (seeds, columns) per measure; and (rows, seeds, columns) on the way.
 
+        "me" comes first: the others are compared at the slots that it fills, and say so if its piece is not there.
         `RULE@random` (or `@zero`) is the rule with descriptors that say nothing.
         """
-        f_rand, num = self.anchors(), self._num_compared(name)
-        given = self.field._replace(tasks=_tasks_of(name, self.field.tasks))
+        given, f_rand = self.field._replace(tasks=_tasks_of(name, self.field.tasks)), self.anchors()
 
         def compute(rule):
+            num = self._num_compared(name)
             return self._table(_run(self.setting.sizes, rule, self.keys, given, f_rand, self.setting.steps), num)
 
         return self.piece(name, {}, compute)
@@ -116,10 +118,11 @@ class Bench:
         kept.remove()
 
     def _add_seeds(self, num_kept: int, about: dict[str, dict[str, Any]], look: Callable[[int], None]) -> None:
-        """The seeds that are missing, as a bench of their own; then the pieces grow by them."""
+        """The seeds that are missing, as a bench of their own, with MAP-Elites in it; then the pieces grow by them."""
         first, num = self.setting.first_seed + num_kept, self.setting.num_seeds - num_kept
         rest = Bench(dataclasses.replace(self.setting, first_seed=first, num_seeds=num), self.folder / "more-seeds")
-        rest.measure_together(list(about), look)
+        rest.measure_together(list(dict.fromkeys(["me", *about])), look)
+        rest.measure("me")
         for name in about:
             new, kept = rest.measure(name), self._kept(name)
             assert kept is not None
@@ -136,14 +139,14 @@ class Bench:
         fits = kept[1] == wanted | {"setting": wanted["setting"] | {"num_seeds": num}}
         return num if fits and isinstance(num, int) and 0 < num < self.setting.num_seeds else 0
 
-    def _table(self, ran, num) -> "Table":
+    def _table(self, ran, num) -> Table:
         rows, fitness, descriptor = ran
         found = {name: rows[name][-1] for name in MEASURES if name in rows}
         found["novelty_rarefied"] = _rarefied(fitness, descriptor, num) * self.field.scale
         found |= {f"history.{name}": rows[name] for name in HISTORY}
         return {name: self._by_seed(np.asarray(found[name])) for name in found}
 
-    def piece(self, name: str, about: dict[str, Any], compute: Callable[[Rule], "Table"]) -> "Table":
+    def piece(self, name: str, about: dict[str, Any], compute: Callable[[Rule], Table]) -> Table:
         """Something computed of a rule, from what is kept or anew."""
         rule = self._rule(name)
         return self._piece(name, about | {"rule": _fingerprint(rule)}, lambda: compute(rule))
@@ -153,11 +156,17 @@ class Bench:
         by_column = values.reshape(*values.shape[:-1], len(self.setting.columns), self.setting.num_seeds)
         return np.ascontiguousarray(np.swapaxes(by_column, -1, -2))
 
-    def _num_compared(self, name: str, of_map_elites: "Table | None" = None) -> Float[Array, " K"]:
+    def _num_compared(self, name: str, of_map_elites: Table | None = None) -> Float[Array, " K"]:
         """Slots that MAP-Elites fills on each task: with so many individuals of each rule, novelty is compared."""
         if name == "me" or _kind_of(name):
             return jnp.full(self.field.tasks.num_tasks, float(self.setting.population_size))
-        return jnp.asarray((of_map_elites or self.measure("me"))["num_filled"].T.ravel())
+        table = of_map_elites or self._read("me", {"rule": _fingerprint(self._rule("me"))})
+        if table is None:
+            raise InvalidInput(
+                f"{name!r} is compared at the slots that MAP-Elites fills, and {self.folder} has no piece of it: "
+                "measure 'me' first."
+            )
+        return jnp.asarray(table["num_filled"].T.ravel())
 
     def _rule(self, name: str) -> Rule:
         if name != "me":
@@ -257,8 +266,3 @@ def _run(sizes: tuple[int, int], rule: Rule, keys, field: Field, f_rand, steps):
 
 
 _rarefied = jax.jit(jax.vmap(metrics.rarefied_novelty))
-
-
-# Several settings and rules
-
-Table = dict[str, np.ndarray]  # measure -> (seeds, columns)

@@ -1,4 +1,8 @@
-"""The command `lqd`. Every subcommand is a dataclass: its fields are the flags, its docstring the help."""
+"""The command `lqd`: each subcommand is in the module of its name, as a dataclass.
+
+Its fields are the flags, its docstring is the help, its `main` is what it does. What takes long to import and is not
+needed for `lqd --help`, such as Matplotlib and pandas, is imported where it is used.
+"""
 
 import os
 import pathlib
@@ -10,12 +14,14 @@ import tyro
 from lqd.cli.bench import Bench
 from lqd.cli.demo import Demo
 from lqd.cli.figure import Figure
-from lqd.cli.lists import Rules, Tasks
+from lqd.cli.imitate import Imitate
 from lqd.cli.report import Report
 from lqd.cli.rerun import Rerun
+from lqd.cli.rules import Rules
 from lqd.cli.run import Run
 from lqd.cli.show import Show
-from lqd.cli.train import Imitate, Train
+from lqd.cli.tasks import Tasks
+from lqd.cli.train import Train
 from lqd.errors import InvalidInput
 
 
@@ -23,7 +29,7 @@ def _keep_compiled_programs() -> None:
     """A second `lqd run` starts at once. JAX_COMPILATION_CACHE_DIR chooses another folder."""
     import jax
 
-    if jax.config.values["jax_compilation_cache_dir"] is None:
+    if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
         cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(cache / "lqd" / "jax"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
@@ -44,9 +50,7 @@ Command = (
 )
 
 
-def parse(
-    args: list[str] | None = None,
-) -> Demo | Run | Train | Imitate | Bench | Figure | Report | Show | Rerun | Tasks | Rules:
+def parse(args: list[str] | None = None) -> Command:
     """The command that the words on the command line name."""
     description = "Learned Quality-Diversity: diverse sets of good solutions."
     return tyro.cli(Command, args=args, prog="lqd", description=description, config=(tyro.conf.OmitArgPrefixes,))

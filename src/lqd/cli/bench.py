@@ -67,19 +67,22 @@ class Bench:
 
     def _suite(self, out: pathlib.Path) -> None:
         from lqd.bench import suites
-        from lqd.report import page
+        from lqd.bench.results import Folder
+        from lqd.bench.verdicts import verdicts
+        from lqd.report import draw, page
 
         if suites.leaves_robots_out(self.suite, suites.PRESETS[self.preset]):
             print(f"Without robots: {suites.NEED_BRAX}", file=sys.stderr)
         with pieces_bar(self.quiet) as progress:
             suites.run(self.suite, self.preset, out, progress, self.seeds)
+        folder = Folder(out)
         rows = [
-            (row["claim"], row["paper"], row["ours"], page.number(row["p"]), row["verdict"])
-            for row in page.verdicts(out)
+            (row["claim"], row["paper"], row["ours"], page.number(row["p"]), row["verdict"]) for row in verdicts(folder)
         ]
         table(("claim", "paper", "ours", "p", "verdict"), rows)
-        page.draw("all", out)
-        print(f"Wrote {page.write(out)}")
+        figures = draw.make_all(folder)
+        draw.save_all(figures, folder)
+        print(f"Wrote {page.write(out, figures=figures)}")
 
     def _show_claims(self, content: dict) -> None:
         from lqd.bench import claims

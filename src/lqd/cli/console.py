@@ -31,7 +31,7 @@ def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
 
 
 @contextlib.contextmanager
-def progress_bar(label: str, num_generations: int, quiet: bool):
+def generations_bar(label: str, num_generations: int, quiet: bool):
     """A function to be called with the generation reached; shows the time left on a terminal."""
     if quiet:
         yield lambda generation: None

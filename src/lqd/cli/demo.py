@@ -1,7 +1,16 @@
-"""`lqd demo`."""
+"""`lqd demo`: its flags, and what it does and shows."""
 
 import dataclasses
 import pathlib
+import time
+
+from lqd import tasks
+from lqd.cli import seeds
+from lqd.errors import Interrupted, unknown
+from lqd.rules import catalogue
+from lqd.search.result import Result
+from lqd.search.settings import Settings
+from lqd.tasks.task import start_scale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +30,39 @@ class Demo:
     seed: int = 0
 
     def main(self) -> None:
-        from lqd.cli import execute
+        from lqd.report import run_figures, style
 
-        execute.demo(self)
+        begun = time.perf_counter()
+        task = tasks.make(self.task)
+        for name in self.rules:
+            if name not in catalogue.RULES:
+                raise unknown("rule", name, catalogue.RULES)
+        evaluations = f"{self.num_evaluations:,} evaluations"
+        print(f"{tasks.summary(self.task)}.\n{evaluations} for each of {len(self.rules)} rules.\n")
+        anchors = seeds.anchors_of(task, self.num_evaluations)
+        results: dict[str, Result] = {}
+        scores: list[seeds.Scores] = []
+        speeds: list[str] = []
+        for name in self.rules:
+            settings = Settings(
+                dim=task.dim, bounds=task.bounds, rule=name, population_size=self.population_size,
+                batch_size=max(1, self.population_size // 4), descriptor_bounds=task.descriptor_bounds,
+                archive_cells=1024, seed=self.seed, init_sigma=start_scale(task),
+            )  # fmt: skip
+            num_generations = settings.num_generations(self.num_evaluations)
+            label = f"{catalogue.RULES[name].title:<26}"
+            outcome = seeds.run_seeds(task, settings, num_generations, 1, label, anchors)
+            if outcome.stopped_by == "interrupt":
+                raise Interrupted("interrupted", results)
+            (result,) = outcome.results
+            results[name] = result
+            scores += outcome.scores
+            speeds.append(f"{result.num_evaluations / outcome.run_s:,.0f}")
+            result.save(self.out / f"{name}.safetensors")
+        title = f"{task.name}, {evaluations}"
+        if self.task == "arm":
+            title = f"Arm, {evaluations}: where the hand can be, how evenly the joints share the work"
+        style.save(run_figures.comparison(results, title), self.out / "demo.png")
+        print()
+        seeds.show_scores(results, scores, speeds)
+        print(f"\n{time.perf_counter() - begun:.0f} s. The picture: {self.out / 'demo.png'}")

@@ -32,7 +32,7 @@ class Figure:
 
             print(f"Wrote {train.draw(folder, self.out)}")
             return
-        from lqd.report import page
+        from lqd.report import draw
 
-        for path in page.draw(self.figure, folder, self.out):
+        for path in draw.draw(self.figure, folder, self.out):
             print(f"Wrote {path}")

@@ -1,10 +1,23 @@
-"""`lqd run`."""
+"""`lqd run`: its flags, and what it does and writes."""
 
 import dataclasses
 import pathlib
+import time
+from typing import Any
 
+from lqd import tasks
+from lqd.checks import real, whole
+from lqd.cli import seeds
+from lqd.errors import Interrupted, InvalidInput
 from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
 from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA
+from lqd.io import manifest
+from lqd.io.files import write_bytes
+from lqd.io.lock import locked
+from lqd.search.result import Result
+from lqd.search.settings import Settings
+from lqd.tasks.anchors import Anchors
+from lqd.tasks.task import Task, start_scale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +68,96 @@ class Run:
     """No progress bar."""
 
     def main(self) -> None:
-        from lqd.cli import execute
+        name = f"{self.task.replace('/', '-')}-{pathlib.Path(self.rule).stem}"
+        out = self.out or pathlib.Path("runs") / name
+        if (out / "manifest.json").exists() and not self.overwrite:
+            raise InvalidInput(f"--out {out} holds the results of an earlier run; give another folder, or --overwrite.")
+        task = make_task(self)
+        settings = Settings(
+            dim=task.dim, bounds=task.bounds, rule=self.rule, population_size=self.population_size,
+            batch_size=self.batch_size, iso_sigma=self.iso_sigma, line_sigma=self.line_sigma,
+            descriptor_bounds=task.descriptor_bounds, archive_cells=self.archive_cells, seed=self.seed,
+            init_sigma=start_scale(task),
+        )  # fmt: skip
+        whole("num_seeds", self.num_seeds, 1)
+        num_generations = settings.num_generations(self.num_evaluations)
+        time_limit_s = self.time_limit_s and real("time_limit_s", self.time_limit_s, positive=True)
+        with locked(out, "--out"):
+            _run(self, out, task, settings, num_generations, time_limit_s)
 
-        execute.run(self)
+
+def make_task(run: Run) -> Task:
+    """The task of a run; settings that a task does not take are refused if they were given."""
+    is_robot = run.task.startswith("brax/")
+    if run.task == "arm" or is_robot:
+        for name, default in (("dim", None), ("instance", 0), ("noise", False), ("rotate", True)):
+            if getattr(run, name) != default:
+                raise InvalidInput(f"--{name} is for function tasks; {run.task!r} does not take it.")
+    if not is_robot and run.episode_length is not None:
+        raise InvalidInput(f"--episode-length is for robots (brax/...); {run.task!r} does not take it.")
+    if run.task == "arm":
+        return tasks.make("arm")
+    if is_robot:
+        return tasks.make(run.task, **{} if run.episode_length is None else {"episode_length": run.episode_length})
+    given = {} if run.dim is None else {"dim": run.dim}
+    return tasks.make(run.task, seed=run.instance, noise=run.noise, rotate=run.rotate, **given)
+
+
+def _run(run: Run, out: pathlib.Path, task: Task, settings: Settings, num_generations: int, time_limit_s) -> None:
+    begun, clock = manifest.now(), time.perf_counter()
+    anchors = seeds.anchors_of(task, settings.population_size + num_generations * settings.batch_size)
+    anchors_s = time.perf_counter() - clock
+    outcome = seeds.run_seeds(task, settings, num_generations, run.num_seeds, f"{run.task} {run.rule}", anchors,
+                              time_limit_s=time_limit_s, quiet=run.quiet)  # fmt: skip
+    results = dict(zip(range(run.seed, run.seed + run.num_seeds), outcome.results, strict=True))
+    _write(out, results)
+    timing = {
+        "anchors_s": round(anchors_s, 3),
+        "compile_s": round(outcome.compile_s, 3),
+        "run_s": round(outcome.run_s, 3),
+        "evaluations_per_s": round(sum(result.num_evaluations for result in outcome.results) / outcome.run_s),
+    }
+    content: dict[str, Any] = {
+        "command": "run",
+        "config": dataclasses.asdict(run) | {"out": str(out)},
+        "settings": settings.info() | {"num_generations": num_generations, "dim": task.dim},
+        **manifest.environment(),
+        "begun": begun,
+        "ended": manifest.now(),
+        "stopped_by": outcome.stopped_by,
+        "timing": timing,
+        "anchors": _described(anchors, task),
+        "num_evaluations": [result.num_evaluations for result in outcome.results],
+        "num_nan": [result.num_nan for result in outcome.results],
+        "scores": dict(zip(results, outcome.scores, strict=True)),
+    }
+    manifest.write(out / "manifest.json", content)  # last: a folder with a manifest is complete
+    if not run.quiet:
+        seeds.show_scores({f"seed {seed}": result for seed, result in results.items()}, outcome.scores)
+        print(f"{timing['evaluations_per_s']:,} evaluations/s ({timing['compile_s']:.1f} s compiling). Wrote {out}/")
+    if outcome.stopped_by == "interrupt":
+        raise Interrupted(f"interrupted; what was found is in {out}", outcome.results)
+
+
+def _write(out: pathlib.Path, results: dict[int, Result]) -> None:
+    """Everything but the manifest, from the results by seed."""
+    import pandas as pd
+
+    from lqd.report import style
+
+    for seed, result in results.items():
+        result.save(out / f"result_{seed}.safetensors")
+    for name, parts in (
+        ("metrics", [result.history for result in results.values()]),
+        ("population", [result.to_dataframe() for result in results.values()]),
+    ):
+        table = pd.concat(parts, keys=list(results), names=["seed"]).reset_index(level="seed")
+        write_bytes(out / f"{name}.csv", table.to_csv(index=False).encode())
+    style.save(next(iter(results.values())).plot(), out / "picture.png")
+
+
+def _described(anchors: Anchors | None, task: Task) -> dict[str, Any] | None:
+    """What the scores are measured against, for the manifest."""
+    if anchors is None:
+        return None
+    return {"f_rand": anchors.f_rand[0], "f_worst": anchors.f_worst[0], "f_opt": task.f_opt}

@@ -177,7 +177,7 @@ def grid(folder: "Folder") -> Figure:
         ax.tick_params(labelsize=8)
     figure.axes[0].set_ylabel("population")
     bar = figure.colorbar(image, ax=figure.axes, shrink=0.9, extend="both")
-    bar.set_label("log10 (ME's regret / LQD's):\nblue LQD (F), red MAP-Elites", fontsize=8)
+    bar.set_label("log10 (MAP-Elites's regret / LQD's):\nblue LQD (F), red MAP-Elites", fontsize=8)
     _note(figure, folder, next(iter(parts.values())), "median over seeds; numbers: % of runs that LQD (F) wins")
     return figure
 

@@ -7,6 +7,7 @@ import io
 import pathlib
 import textwrap
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -17,12 +18,30 @@ from lqd.io.files import write_bytes
 from lqd.rules.catalogue import SHORT
 
 
+class Look(NamedTuple):
+    """How a rule is drawn in every figure."""
+
+    colour: str
+    marker: str
+
+
+LOOKS = {
+    "ga": Look("#D55E00", "s"),
+    "random": Look("#999999", "x"),
+    "ns": Look("#009E73", "^"),
+    "dns": Look("#CC79A7", "D"),
+    "me": Look("#E69F00", "P"),
+    "lqd-f": Look("#0072B2", "o"),
+    "lqd-n": Look("#000000", "o"),
+    "lqd-fn": Look("#56B4E9", "o"),
+}
+COLOURS = {rule: look.colour for rule, look in LOOKS.items()}
+MARKERS = {rule: look.marker for rule, look in LOOKS.items()}
+
+
 def tidy(ax) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=8)
-
-
-PANEL_COLOURS = {"ga": "#D55E00", "ns": "#009E73", "dns": "#CC79A7", "me": "#E69F00", "random": "#999999"}
 
 
 def save(figure: Figure, path) -> None:
@@ -31,10 +50,6 @@ def save(figure: Figure, path) -> None:
     buffer = io.BytesIO()
     figure.savefig(buffer, format=path.suffix.removeprefix("."), dpi=160)
     write_bytes(path, buffer.getvalue())
-
-
-COLOURS = PANEL_COLOURS | {"lqd-f": "#0072B2", "lqd-n": "#000000", "lqd-fn": "#56B4E9"}
-MARKERS = {"ga": "s", "random": "x", "ns": "^", "dns": "D", "me": "P", "lqd-f": "o", "lqd-n": "o", "lqd-fn": "o"}
 
 
 def legend(figure: Figure, rules: Sequence[str], **how) -> None:

@@ -2,7 +2,8 @@
 
 from matplotlib.figure import Figure
 
-from lqd.report.style import PANEL_COLOURS, tidy
+from lqd.meta.validation import PANEL
+from lqd.report.style import COLOURS, tidy
 from lqd.rules import catalogue
 
 
@@ -13,9 +14,9 @@ def training(log) -> Figure:
     validated = log[log["score"].notna()]
     _validation(axes[0], validated)
     for ax, measure in zip(axes[1:3], ("fitness", "novelty"), strict=True):
-        for name, colour in PANEL_COLOURS.items():
-            rule = catalogue.RULES[name].title
-            ax.plot(validated["step"], validated[f"win_{measure}_{name}"], ".-", color=colour, lw=1.3, label=rule)
+        for name in PANEL:
+            rule, wins = catalogue.RULES[name].title, validated[f"win_{measure}_{name}"]
+            ax.plot(validated["step"], wins, ".-", color=COLOURS[name], lw=1.3, label=rule)
         ax.set(ylabel="held-out tasks won", title=f"{measure}, against", ylim=(-0.03, 1.03))
         ax.axhline(0.5, color="#cccccc", lw=1, zorder=0)
     handles, names = axes[1].get_legend_handles_labels()

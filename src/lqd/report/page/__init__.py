@@ -1,4 +1,4 @@
-"""`lqd figure` and `lqd report`: from the folder of a bench to pictures and one page that holds everything.
+"""`lqd report`: from the folder of a bench to one page that holds everything.
 
 The page needs nothing else: pictures, numbers, the learned rules' weights and the script are inside, and its content
 policy lets it load nothing. Names from the results are put in as text, never as HTML.
@@ -17,14 +17,12 @@ from typing import Any
 import numpy as np
 
 from lqd.bench.results import Folder
-from lqd.bench.verdicts import verdicts as judge
-from lqd.errors import InvalidInput, unknown
+from lqd.bench.verdicts import verdicts
 from lqd.io.files import flatten, write_bytes
-from lqd.report import bench_figures, landscape_figures, style
+from lqd.report import draw
 from lqd.rules import catalogue, trained
 
 HERE = importlib.resources.files("lqd") / "report" / "page"
-NAMES = (*bench_figures.FIGURES, "animation", "all")
 LANDSCAPES = ("lqd-f", "lqd-n", "lqd-fn", "dns")  # whose populations the page shows
 CAPTIONS = {
     "pareto": "Fitness against novelty on the training functions, both in units of Random's. Up and right is better.",
@@ -39,12 +37,8 @@ CAPTIONS = {
     "aggregate": "The middle half of all runs on the training functions, in each measure.",
     "ecdf": "Targets reached over time, as COCO shows it.",
     "profiles": "Share of runs that reach at least so much.",
+    "animation": "Populations moving over their competition landscapes; bright is where a newcomer would survive.",
 }
-
-
-def verdicts(results: pathlib.Path) -> list[dict[str, Any]]:
-    """The paper's claims, as far as the results in the folder can answer them."""
-    return judge(Folder(results))
 
 
 def number(value: float | None) -> str:
@@ -54,57 +48,21 @@ def number(value: float | None) -> str:
     return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:.3f}"
 
 
-def draw(name: str, results: pathlib.Path, out: pathlib.Path | None = None) -> list[pathlib.Path]:
-    """A figure (PNG and PDF, the animation as GIF) or all that the results allow; returns the files."""
-    if name not in NAMES:
-        raise unknown("figure", name, [*NAMES, "training"])
-    folder = Folder(results)
-    if name != "all":
-        return _save(name, folder, None if name == "animation" else bench_figures.FIGURES[name](folder), out)
-    if out is not None:
-        raise InvalidInput("out is for one figure; all figures go to the folder's own `figures`.")
-    return [path for one, figure in _available(folder) for path in _save(one, folder, figure)]
-
-
-def _save(name: str, folder: Folder, figure, out: pathlib.Path | None = None) -> list[pathlib.Path]:
-    if name == "animation":
-        path = out or folder.path / "figures" / "animation.gif"
-        write_bytes(path, landscape_figures.animation(folder))
-        return [path]
-    if out is not None and pathlib.Path(out).suffix not in (".png", ".pdf", ".svg"):
-        raise InvalidInput(f"out must end in .png, .pdf or .svg, got {str(out)!r}.")
-    paths = [out] if out is not None else [folder.path / "figures" / f"{name}.{kind}" for kind in ("png", "pdf")]
-    for path in paths:
-        style.save(figure, path)
-    return paths
-
-
-def _available(folder: Folder) -> Iterator[tuple[str, Any]]:
-    """Names of the figures whose results are there, each with the figure (None: the animation)."""
-    for name, make in bench_figures.FIGURES.items():
-        try:
-            yield name, make(folder)
-        except InvalidInput:
-            continue
-    if (folder.path / "landscape" / "lqd-f.safetensors").exists():
-        yield "animation", None
-
-
-# The page
-
-
-def write(results: pathlib.Path, out: pathlib.Path | None = None) -> pathlib.Path:
-    """report.html in the folder, or the given file."""
+def write(
+    results: pathlib.Path, out: pathlib.Path | None = None, figures: dict[str, draw.Picture] | None = None
+) -> pathlib.Path:
+    """report.html in the folder, or the given file. Figures that were made already need not be made again."""
     path = out or pathlib.Path(results) / "report.html"
-    write_bytes(path, page(Folder(results)).encode())
+    write_bytes(path, page(Folder(results), figures).encode())
     return path
 
 
-def page(folder: Folder) -> str:
-    """All of it as one text."""
+def page(folder: Folder, figures: dict[str, draw.Picture] | None = None) -> str:
+    """All of it as one text; with all figures that the results allow if none are given."""
     script, style = ((HERE / name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
     # A page that holds "</script" in a string would end there.
     data = json.dumps(_data(folder), allow_nan=False).replace("<", "\\u003c")
+    figures = draw.make_all(folder) if figures is None else figures
     parts = {
         "policy": f"default-src 'none'; img-src data:; script-src '{_hash(script)}'; style-src '{_hash(style)}'",
         "style": style,
@@ -112,7 +70,7 @@ def page(folder: Folder) -> str:
         "data": data,
         "facts": _facts(folder),
         "caveat": f'<p class="caveat">{html.escape(folder.caveat)}</p>' if folder.caveat else "",
-        "figures": "\n".join(_figure(folder, name, figure) for name, figure in _available(folder)),
+        "figures": "\n".join(_figure(name, picture) for name, picture in figures.items()),
     }
     text = (HERE / "page.html").read_text(encoding="utf-8")
     for name, value in parts.items():
@@ -137,14 +95,14 @@ def _facts(folder: Folder) -> str:
     return " &middot; ".join(html.escape(text) for text in said if text)
 
 
-def _figure(folder: Folder, name: str, figure) -> str:
-    if name == "animation":
-        kind, content = "gif", landscape_figures.animation(folder)
-        caption = "Populations moving over their competition landscapes; bright is where a newcomer would survive."
+def _figure(name: str, picture: draw.Picture) -> str:
+    if isinstance(picture, bytes):
+        kind, content = "gif", picture
     else:
         buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=110)
-        kind, content, caption = "png", buffer.getvalue(), CAPTIONS[name]
+        picture.savefig(buffer, format="png", dpi=110)
+        kind, content = "png", buffer.getvalue()
+    caption = CAPTIONS[name]
     encoded = base64.b64encode(content).decode()
     return (
         f'<figure id="figure-{name}"><img alt="{html.escape(caption)}" src="data:image/{kind};base64,{encoded}">'
@@ -153,7 +111,7 @@ def _figure(folder: Folder, name: str, figure) -> str:
 
 
 def _data(folder: Folder) -> dict[str, Any]:
-    rows = [row | {"p": number(row["p"]), "effect": number(row["effect"])} for row in judge(folder)]
+    rows = [row | {"p": number(row["p"]), "effect": number(row["effect"])} for row in verdicts(folder)]
     return {"verdicts": rows, "table": list(_table(folder)), "landscape": _landscape(folder)}
 
 

@@ -1,18 +1,9 @@
-"""`lqd tasks` and `lqd rules`."""
+"""`lqd rules`."""
 
 import dataclasses
 
 from lqd.cli.console import table
-
-
-@dataclasses.dataclass(frozen=True)
-class Tasks:
-    """List the tasks."""
-
-    def main(self) -> None:
-        from lqd import tasks
-
-        table(("task", "what"), [(name, tasks.summary(name)) for name in tasks.names()])
+from lqd.rules import catalogue
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +11,5 @@ class Rules:
     """List the competition rules."""
 
     def main(self) -> None:
-        from lqd.rules import catalogue
-
         entries = catalogue.RULES.items()
         table(("rule", "name", "who survives"), [(name, entry.title, entry.summary) for name, entry in entries])

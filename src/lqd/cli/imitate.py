@@ -1,0 +1,25 @@
+"""`lqd imitate`."""
+
+import dataclasses
+import pathlib
+from typing import Annotated
+
+import tyro
+
+from lqd.cli.learning import Learning, end
+
+
+@dataclasses.dataclass(frozen=True)
+class Imitate(Learning):
+    """Fit the transformer to the ranks that a hand-made rule gives, by gradient descent."""
+
+    rule: Annotated[str, tyro.conf.Positional] = "ns"
+    """ns, dns, ga or me."""
+    out: pathlib.Path = pathlib.Path("runs/imitate")
+    """Folder for the rule, its card, the states, the log and the curve."""
+
+    def main(self) -> None:
+        from lqd.meta import train
+
+        given = self.given()
+        end(train.imitate(given.pop("rule"), **given).stopped_by)
