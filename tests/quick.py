@@ -43,6 +43,6 @@ def environment(is_long: bool, num_devices: int = 1) -> dict[str, str]:
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={num_devices} {'' if is_long else FLAGS}",
         "JAX_NUMPY_DTYPE_PROMOTION": "strict",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": str(not is_long),
-        "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
+        "JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }

@@ -22,9 +22,9 @@ def no_cache_of_ones_own():
     """The suite has set a compilation cache, which the command line must leave alone."""
     import jax
 
-    before = jax.config.values["jax_compilation_cache_dir"]
+    before = jax.config.jax_compilation_cache_dir
     yield
-    assert jax.config.values["jax_compilation_cache_dir"] == before
+    assert jax.config.jax_compilation_cache_dir == before
 
 
 @pytest.fixture(scope="module")

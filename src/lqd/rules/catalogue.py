@@ -78,7 +78,9 @@ RULES: dict[str, Entry] = {
     "dns": Entry(
         _dominated_novelty_search, "Dominated Novelty Search", "DNS", "the most distant from fitter ones survive"
     ),
-    "me": Entry(_map_elites, "MAP-Elites (CVT)", "MAP-Elites", "the best of each cell survives; needs descriptor_bounds"),
+    "me": Entry(
+        _map_elites, "MAP-Elites (CVT)", "MAP-Elites", "the best of each cell survives; needs descriptor_bounds"
+    ),
     "lqd-f": _trained(
         "lqd-f", "Learned QD (F)", "LQD (F)",
         "a learned rule, trained for the best solution; keeps more diversity than a GA",
@@ -165,15 +167,16 @@ def _found(given: Any, population_size: int | None, descriptor_bounds: Any) -> R
         if given == "me" and population_size is not None:
             return rule("me", descriptor_bounds=descriptor_bounds, num_cells=population_size)
         return rule(given)
-    if isinstance(given, handmade.MapElites) and population_size is not None:
-        if len(given.centroids) > population_size:
-            raise InvalidInput(
-                f"rule 'me' has {len(given.centroids)} cells for a population of {population_size}: elites would be "
-                f"lost. Use at most {population_size} cells, or population_size={len(given.centroids)}."
-            )
+    num_cells = len(given.centroids) if isinstance(given, handmade.MapElites) else 0
+    if population_size is not None and num_cells > population_size:
+        raise InvalidInput(
+            f"rule 'me' has {num_cells} cells for a population of {population_size}: elites would be lost. "
+            f"Use at most {population_size} cells, or population_size={num_cells}."
+        )
     if not callable(given):
         raise InvalidInput(f"rule must be a name, a file of weights or a callable, got {given!r}.")
-    if isinstance(given, (*handmade.CLASSES, Learned, protocol.FunctionRule, protocol.OwnRule)):
+    known: tuple[type[Rule], ...] = (*handmade.CLASSES, Learned, protocol.FunctionRule, protocol.OwnRule)
+    if isinstance(given, known):
         return given
     leaves = jax.tree.leaves(given)
     plain = len(leaves) == 1 and leaves[0] is given
