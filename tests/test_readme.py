@@ -25,7 +25,6 @@ def blocks(language):
                 yield pytest.param(code, id=f"{page.name}-{number}")
 
 
-@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("code", list(blocks("python")))
 def test_python_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
