@@ -11,7 +11,8 @@ import numpy as np
 
 from lqd.bench.results import Folder
 from lqd.bench.suites import BLIND
-from lqd.bench.verdicts import NAMES, verdicts
+from lqd.bench.verdicts import verdicts
+from lqd.rules.catalogue import SHORT
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "claims.md"
@@ -43,7 +44,7 @@ def returns(name: str) -> str:
         low, middle, high = (np.quantile(found, q, axis=1) for q in (0.25, 0.5, 0.75))
         rows.append(
             [
-                (NAMES | {BLIND: "LQD (F), random descriptors"})[rule],
+                (SHORT | {BLIND: "LQD (F), random descriptors"})[rule],
                 *(f"{m:.0f} ({a:.0f} to {b:.0f})" for a, m, b in zip(low, middle, high, strict=True)),
             ]
         )

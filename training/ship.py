@@ -14,7 +14,7 @@ import jax
 import lqd
 
 ROOT = pathlib.Path(__file__).parent.parent
-TRAINING, WEIGHTS = ROOT / "training", ROOT / "src" / "lqd" / "weights"
+TRAINING, WEIGHTS = ROOT / "training", ROOT / "src" / "lqd" / "rules" / "weights"
 FOLDERS = {
     "lqd-f": "lqd-f",
     "lqd-n": "lqd-n",

@@ -9,7 +9,8 @@ import planted
 import pytest
 
 from lqd import cli
-from lqd.bench import landscapes, plan, runner, settings, side_by_side, suites
+from lqd.bench import landscapes, runner, settings, side_by_side, suites
+from lqd.bench.plan import Part
 from lqd.bench.results import Folder
 from lqd.errors import InvalidInput, Unreadable
 from lqd.io.files import read_arrays, write_arrays
@@ -49,7 +50,7 @@ def small(monkeypatch):
 
     def plan(preset):
         setting = preset.setting(8, functions=settings.ARM, num_rows=preset.num_rows)
-        return {"arm": plan.Part(setting, ("me", "random"))}
+        return {"arm": Part(setting, ("me", "random"))}
 
     monkeypatch.setitem(suites.SUITES, "robots", plan)
     monkeypatch.setitem(suites.PRESETS, "tiny", TINY)
@@ -89,7 +90,7 @@ def test_a_folder_holds_the_suites_that_were_run_into_it(tmp_path, small, monkey
     """A figure whose results are missing says which suite to run into the folder: the others must still be there."""
 
     def other(preset):
-        return {"two": plan.Part(preset.setting(8, functions=settings.ARM), ("me",))}
+        return {"two": Part(preset.setting(8, functions=settings.ARM), ("me",))}
 
     monkeypatch.setitem(suites.SUITES, "grid", other)
     for suite in ("robots", "grid", "grid"):

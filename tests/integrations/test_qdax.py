@@ -31,6 +31,7 @@ from lqd.errors import InvalidInput
 from lqd.evolution import loop
 from lqd.integrations import qdax as integration
 from lqd.integrations.qdax import LQDRepertoire
+from lqd.rules import catalogue
 from lqd.tasks.brax import leniently
 from lqd.types import Evaluation, Population
 
@@ -100,7 +101,7 @@ def test_who_stays_is_who_our_loop_keeps(rule):
     first, then = batch(NUM), batch(12, seed=5)
     repertoire = start(LQDRepertoire.with_rule("ga"), *first)
     ours = lqd.rule("me", centroids=CENTROIDS) if rule == "me" else rule
-    ours = lqd.catalogue.resolve(ours, descriptor_bounds=None, population_size=NUM)
+    ours = catalogue.resolve(ours, descriptor_bounds=None, population_size=NUM)
     repertoire = repertoire.replace(rule=ours).add(*then)
 
     key = jax.random.key(0)[None]

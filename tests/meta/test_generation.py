@@ -12,7 +12,7 @@ import pytest
 from lqd.evolution import compile_time
 from lqd.meta import config as configs
 from lqd.meta import generation, presets
-from lqd.meta.generation import TRAINING, Generation
+from lqd.meta.generation import EVOLVING, Generation
 from lqd.rules.learned.network import Architecture
 from lqd.rules.learned.rule import Learned
 
@@ -44,7 +44,7 @@ def first(program, tiny):
 def by_hand(tiny):
     """The first meta-generation's members, what each measures when it runs alone, and the key for `tell`."""
     stage = tiny.stages[0]
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(np.uint32(tiny.seed)), TRAINING), 0)
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(np.uint32(tiny.seed)), EVOLVING), 0)
     key_ask, key_tasks, key_runs, _, key_tell = jax.random.split(key, 5)
     members = generation.strategy_of(tiny, stage).ask(key_ask, begin(tiny))
     tasks = tiny.distribution.sample(key_tasks, stage.num_tasks)
@@ -161,8 +161,8 @@ def test_weights_as_one_vector_and_back(tiny):
 DEVICES = """
 import json, sys
 import jax, numpy as np
-from lqd.evolution.learned import Learned
 from lqd.meta import config, generation
+from lqd.rules.learned.rule import Learned
 config = config.from_dict(json.loads(sys.argv[1]))
 program = generation.Generation(config, config.stages[0])
 flat = generation.flat_from(Learned.init(jax.random.key(0), config.architecture))

@@ -22,8 +22,9 @@ from lqd import statistics
 from lqd.cli import main, rerun
 from lqd.errors import InvalidInput
 from lqd.io import manifest
+from lqd.io.files import read_arrays
 from lqd.meta import config as configs
-from lqd.meta import generation, initial_weights, presets, trainer, validation
+from lqd.meta import generation, initial_weights, presets, trainer
 from lqd.meta.objective import NAMES
 from lqd.meta.store import Saved, Store, read
 from lqd.meta.train import imitate, train
@@ -185,7 +186,7 @@ class Scripted:
 @pytest.fixture
 def scripted(monkeypatch):
     def script(*args, **settings):
-        monkeypatch.setattr(validation, "Validator", Scripted(*args, **settings))
+        monkeypatch.setattr(trainer, "Validator", Scripted(*args, **settings))
 
     script()
     return script
@@ -277,7 +278,7 @@ def test_the_best_is_kept_apart_from_the_last(tmp_path, scripted):
 def test_other_seeds_are_other_runs_with_the_same_held_out_tasks(whole, tmp_path):
     train(out=tmp_path, quiet=True, **TINY | {"seed": 1, "num_meta_generations": 1})
     assert (saved(tmp_path).arrays["start"] != saved(whole).arrays["start"]).any()
-    panels = [lqd.checkpoint.read_arrays(f / "validation.safetensors", "validation")[0] for f in (tmp_path, whole)]
+    panels = [read_arrays(f / "validation.safetensors", "validation")[0] for f in (tmp_path, whole)]
     for name, value in panels[0].items():
         np.testing.assert_array_equal(value, panels[1][name])
 
@@ -592,7 +593,7 @@ def test_a_run_from_given_weights(whole, tmp_path, scripted, name):
     assert outcome.card["recipe"] == f"evolution from the weights of {init}"
     assert outcome.card["warm_start"]["weights"] == init
     assert len(outcome.card["warm_start"]["sha256"]) == 64
-    assert lqd.checkpoint.read_arrays(tmp_path / "rule.safetensors", "rule")[1]["card"]["warm_start"]["weights"] == init
+    assert read_arrays(tmp_path / "rule.safetensors", "rule")[1]["card"]["warm_start"]["weights"] == init
 
 
 def test_weights_bring_their_architecture(tmp_path, settled):

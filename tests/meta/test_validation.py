@@ -235,6 +235,6 @@ def test_held_out_tasks_are_no_training_tasks(validator, tiny):
     other = dataclasses.replace(tiny, seed=5)
     sampled = []
     for number in range(4):
-        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(np.uint32(other.seed)), generation.TRAINING), number)
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(np.uint32(other.seed)), generation.EVOLVING), number)
         sampled.append(tiny.distribution.sample(jax.random.split(key, 5)[1], 2).instances[0].x_opt[:, 0])
     assert not np.isin(validator.tasks.instances[0].x_opt[:, 0], np.concatenate(sampled)).any()

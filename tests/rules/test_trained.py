@@ -39,8 +39,8 @@ def test_the_box_holds_what_training_left(name):
     """A copy that somebody forgot to renew would be found here: `python training/ship.py`."""
     renamed = {"lqd-imitates-ns": "imitate-ns", "lqd-imitates-dns": "imitate-dns", "lqd-fn": "lqd-fn-sum"}
     folder = renamed.get(name, name)
-    trained = ROOT / "training" / folder / "rule.safetensors"
-    assert trained.read_bytes() == (ROOT / "src/lqd/weights" / f"{name}.safetensors").read_bytes()
+    left = ROOT / "training" / folder / "rule.safetensors"
+    assert left.read_bytes() == (ROOT / "src/lqd/rules/weights" / f"{name}.safetensors").read_bytes()
 
 
 @pytest.mark.parametrize("change", ["weights", "card"])
@@ -51,13 +51,13 @@ def test_a_file_that_does_not_match_its_card_is_refused(tmp_path, monkeypatch, c
     else:
         path = tmp_path / "weights" / "lqd-f.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"sha256": "0" * 64}))
-    monkeypatch.setattr(catalogue, "FOLDER", tmp_path / "weights")
-    catalogue._card.cache_clear()
+    monkeypatch.setattr(trained, "FOLDER", tmp_path / "weights")
+    trained._card.cache_clear()
     try:
         with pytest.raises(Unreadable, match=r"SHA-256.*Reinstall lqd"):
             lqd.load("lqd-f")
     finally:
-        catalogue._card.cache_clear()
+        trained._card.cache_clear()
 
 
 def test_a_folder_of_the_same_name_does_not_hide_a_rule(tmp_path, monkeypatch):
@@ -100,7 +100,8 @@ def test_a_saved_search_keeps_the_weights_and_not_the_name(tmp_path, monkeypatch
         advance(search)
     path = tmp_path / "search.safetensors"
     search.save(path)
-    other = catalogue.rule("lqd-n")
+    other = trained.rule("lqd-n")
+    monkeypatch.setattr(trained, "rule", lambda name: other)
     monkeypatch.setattr(catalogue, "rule", lambda name: other)
     again = lqd.AskTell.load(path)
     for _ in range(3):

@@ -433,7 +433,7 @@ def test_foreign_files_are_refused(tmp_path, kind, name):
 @pytest.mark.parametrize("kind", READERS)
 def test_a_later_format_is_refused(written, tmp_path, kind, monkeypatch):
     arrays, description = files.read_arrays(written / kind, kind)
-    monkeypatch.setattr(written, "VERSION", "999")
+    monkeypatch.setattr(files, "VERSION", "999")
     path = files.write_arrays(tmp_path / "later", kind, arrays, description)
     monkeypatch.undo()
     with pytest.raises(lqd.Unreadable, match="later: written in format '999'; this version reads '1'"):

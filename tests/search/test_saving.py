@@ -112,8 +112,8 @@ def test_killed_at_any_moment(undisturbed, tmp_path):
         import os, sys, threading
         import numpy as np
         import lqd
-        from lqd import keeping
-        keeping.LEAST_S, keeping.SHARE = 0.0, 1e9
+        from lqd.search import saving
+        saving.LEAST_S, saving.SHARE = 0.0, 1e9
         num = 0
         def evaluate(x):
             global num

@@ -80,7 +80,7 @@ class Kept:
 
 
 class Runs:
-    """The runs of some rules, each under descriptors of its kind (see `altered`; empty: as they are)."""
+    """The runs of some rules, each under descriptors of its kind (see `without_descriptors`; empty: as they are)."""
 
     def __init__(self, config: Config, kinds: Sequence[str], rules: Sequence[Rule], keys, field):
         assert isinstance(field.tasks, Repeated)

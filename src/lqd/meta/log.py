@@ -8,7 +8,7 @@ Conventions:
 - opening appends. With `resume_at=("step", 400)` what came after step 400 is dropped first, so a run that was killed
   and resumed from its checkpoint leaves the same rows as an undisturbed one; `("step", -1)` starts over.
 
-Deliberately not here: which process writes (the trainer's first), and plots (`figures`).
+Deliberately not here: which process writes (the trainer's first), and plots (`lqd.report`).
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """The folder of a training run: its states, the lock that keeps a second process out, and finding the last good state.
 
-A state is one verified file (`lqd.checkpoint`), written whole or not at all, named by how far the run had come. The
+A state is one verified file (`lqd.io.files`), written whole or not at all, named by how far the run had come. The
 last three are kept; a damaged one is reported by name and the one before is taken.
 """
 

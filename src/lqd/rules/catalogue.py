@@ -170,13 +170,13 @@ def _found(given: Any, population_size: int | None, descriptor_bounds: Any) -> R
     num_cells = len(given.centroids) if isinstance(given, handmade.MapElites) else 0
     if population_size is not None and num_cells > population_size:
         raise InvalidInput(
-            f"rule 'me' has {num_cells} cells for a population of {population_size}: elites would be lost. "
-            f"Use at most {population_size} cells, or population_size={num_cells}."
+            f"rule 'me' has {num_cells} cells for a population of {population_size}: elites would be "
+            f"lost. Use at most {population_size} cells, or population_size={num_cells}."
         )
     if not callable(given):
         raise InvalidInput(f"rule must be a name, a file of weights or a callable, got {given!r}.")
-    known: tuple[type[Rule], ...] = (*handmade.CLASSES, Learned, protocol.FunctionRule, protocol.OwnRule)
-    if isinstance(given, known):
+    ours: tuple[type[Rule], ...] = (*handmade.CLASSES, Learned, protocol.FunctionRule, protocol.OwnRule)
+    if isinstance(given, ours):
         return given
     leaves = jax.tree.leaves(given)
     plain = len(leaves) == 1 and leaves[0] is given

@@ -76,7 +76,7 @@ class MapElites:
         return self.score(key, fitness, descriptor, self.annotate(descriptor))
 
 
-RULES: dict[str, type] = {
+RULES: dict[str, type[Rule]] = {
     "ga": GeneticAlgorithm,
     "random": Random,
     "ns": NoveltySearch,

@@ -36,7 +36,7 @@ def population(num=30, dim=2, seed=0):
 
 
 def numpy_forward(params, num_heads, fitness, descriptor):
-    """The docstring of `geometric`, in float64, on the filled slots alone, one individual after the other."""
+    """The docstring of `recipe2`, in float64, on the filled slots alone, one individual after the other."""
     p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
     keep = fitness > -INF
     f, d = fitness[keep].astype(np.float64), descriptor[keep].astype(np.float64)

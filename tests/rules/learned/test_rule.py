@@ -97,16 +97,16 @@ def test_attention_for_gpus_equals_the_other(rule, num):
     fitness, descriptor = population(num)
     x, filled = network.features(jnp.asarray(fitness), jnp.asarray(descriptor)), jnp.asarray(fitness) > -INF
     expected = network.forward(rule.params, 4, x, filled)
-    found = network.forward(rule.params, 4, x, filled, recipe1._attention_by_reduction)
+    found = network.forward(rule.params, 4, x, filled, recipe1.attention_by_reduction)
     np.testing.assert_allclose(found[filled], expected[filled], rtol=2e-4, atol=2e-5)
 
 
 def test_attention_follows_the_default_device():
-    assert network.fastest_attention() is recipe1._attention
+    assert network.fastest_attention() is recipe1.attention
     with jax.default_device(jax.devices("cpu")[0]):
-        assert network.fastest_attention() is recipe1._attention
+        assert network.fastest_attention() is recipe1.attention
     with jax.default_device("gpu"):
-        assert network.fastest_attention() is recipe1._attention_by_reduction
+        assert network.fastest_attention() is recipe1.attention_by_reduction
 
 
 def test_the_rule_is_blind_to_shift_and_scale_of_every_column(rule):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from lqd.tasks.bbob import functions as bbob
+from lqd.tasks.bbob import instances
 
 DATA = pathlib.Path(__file__).parents[2] / "data"
 NUMBERS = range(1, 25)
@@ -160,7 +161,7 @@ def test_names_and_numbers():
     assert len(bbob.NAMES) == 24
     assert [bbob.index(name) for name in bbob.NAMES] == list(NUMBERS)
     assert bbob.index(3) == bbob.index("3") == bbob.index("f3") == bbob.index("rastrigin") == 3
-    assert set(NUMBERS) - set(bbob.TRAINING) == {21, 22}
+    assert set(NUMBERS) - {bbob.index(name) for name in instances.TRAINING_SET} == {21, 22}
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,8 @@ def test_rotations_are_orthogonal_and_random(batch):
 
 def test_rotations_are_haar():
     """The first entry of a Haar rotation in dimension 3 is uniform in [-1, 1]; without the sign fix it is not."""
-    (instances,) = instances.sample_batch(jax.random.key(4), ["sphere"], 2000, width=3, min_dim=3, max_dim=3).instances
-    for rotation in (instances.R, instances.Q):
+    (spheres,) = instances.sample_batch(jax.random.key(4), ["sphere"], 2000, width=3, min_dim=3, max_dim=3).instances
+    for rotation in (spheres.R, spheres.Q):
         for i, j in ((0, 0), (1, 1), (2, 0)):
             entry = np.asarray(rotation[:, i, j])
             assert scipy.stats.kstest(entry, "uniform", args=(-1, 2)).pvalue > 1e-4
@@ -117,9 +117,9 @@ def test_padding_never_leaks(batch, x):
 
 
 def test_dimensions_are_uniform():
-    (instances,) = instances.sample_batch(jax.random.key(4), ["sphere"], 2000, width=3, min_dim=2, max_dim=3).instances
-    assert scipy.stats.binomtest(int((instances.num_dims == 2).sum()), 2000).pvalue > 1e-4
-    assert set(np.unique(instances.num_dims)) == {2, 3}
+    (spheres,) = instances.sample_batch(jax.random.key(4), ["sphere"], 2000, width=3, min_dim=2, max_dim=3).instances
+    assert scipy.stats.binomtest(int((spheres.num_dims == 2).sum()), 2000).pvalue > 1e-4
+    assert set(np.unique(spheres.num_dims)) == {2, 3}
 
 
 def test_optima_are_drawn_as_coco_draws_them(batch):
@@ -144,14 +144,14 @@ def test_optima_are_drawn_as_coco_draws_them(batch):
 @pytest.mark.parametrize(("function", "reach", "first"), [("gallagher_101", 5.0, 1e3), ("gallagher_21", 4.9, 1e6)])
 def test_peaks(batch, function, reach, first):
     """The structure of COCO's peaks, which the golden file holds too."""
-    instances = batch.instances[instances.FUNCTIONS.index(function)]
-    centres, diagonals, heights = (np.asarray(array, np.float64) for array in instances.peaks)
+    found = batch.instances[instances.FUNCTIONS.index(function)]
+    centres, diagonals, heights = (np.asarray(array, np.float64) for array in found.peaks)
     num_peaks = bbob.GALLAGHER[bbob.index(function)]
     for i in range(COUNT):
-        n = int(instances.num_dims[i])
+        n = int(found.num_dims[i])
         y, c = centres[i][:, :n], diagonals[i][:, :n]
         assert y.shape == (num_peaks, n)
-        np.testing.assert_array_equal(y[0], np.asarray(instances.x_opt[i])[:n])
+        np.testing.assert_array_equal(y[0], np.asarray(found.x_opt[i])[:n])
         assert np.abs(y[0]).max() <= 0.8 * reach
         assert 0.8 * reach < np.abs(y).max() <= reach
         np.testing.assert_allclose(heights[i], [10, *np.linspace(1.1, 9.1, num_peaks - 1)], rtol=1e-6)
@@ -165,7 +165,7 @@ def test_peaks(batch, function, reach, first):
 
 
 def test_golden_peaks_have_that_structure():
-    golden = np.load(pathlib.Path(__file__).parents[1] / "data" / "bbob_golden.npz")
+    golden = np.load(pathlib.Path(__file__).parents[2] / "data" / "bbob_golden.npz")
     for f, first in ((21, 1e3), (22, 1e6)):
         c, alpha = golden[f"d10_f{f}_peak_c"], golden[f"d10_f{f}_peak_alpha"]
         np.testing.assert_allclose(alpha[:, 0], first)
@@ -304,8 +304,8 @@ def test_errors_at_the_door(call, message):
 def test_sampling_the_training_set_does_not_hang():
     """XLA on CPU can hang on several batched QR decompositions in one program; a hang must fail, not block."""
     program = (
-        "import jax; from lqd.tasks import landscape as l;"
-        "b = l.sample_batch(jax.random.key(0), l.TRAINING, 12, width=12, min_dim=2, max_dim=12);"
+        "import jax; from lqd.tasks.bbob import instances as i;"
+        "b = i.sample_batch(jax.random.key(0), i.TRAINING_SET, 12, width=12, min_dim=2, max_dim=12);"
         "print(bool(abs(b.instances[-1].R[:, 0]).sum() > 0), b.num_tasks)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)

@@ -149,7 +149,7 @@ class Network {
     return normed(x, num, width, this.weights[`${name}.scale`].data, this.weights[`${name}.bias`].data, layer * width);
   }
 
-  // The network of feature recipe 2: see lqd/evolution/geometric.py.
+  // The network of feature recipe 2: see lqd/rules/learned/recipe2.py.
   scores(fitness, first, second) {
     const num = fitness.length, { heads, width, hidden } = this;
     const [relative] = standardised([[...fitness]]);

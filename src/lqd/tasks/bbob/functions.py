@@ -11,7 +11,7 @@ what maps zero to something else (neighbouring pairs, a second centre) is masked
 In float32 the textbook formulas lose every digit near the optimum (`10 D - 10 sum(cos)`). What stands here is
 algebraically equal, and written in the offset from the optimum.
 
-Deliberately not here: noise (`noise.py`), instances and their sampling (`landscape.py`), f_opt, gradients.
+Deliberately not here: noise (`noise.py`), instances and their sampling (`instances.py`), f_opt, gradients.
 """
 
 import dataclasses

@@ -3,7 +3,7 @@
 Definitions: Jamil and Yang (2013) and Surjanovic and Bingham's collection, minimised; the least value is 0.
 Each has an optimum z* of its own (Ackley and Salomon 0, Levy 1, Dixon-Price 2^-(1 - 2^(1-i))), and is shifted and
 rotated like BBOB: `value = g(R (x - x_opt) + z*)`. They are written in the offset u = z - z*, so that float32 keeps
-its digits near the optimum. Padding is masked as in `bbob.py`.
+its digits near the optimum. Padding is masked as in `functions.py`.
 
 Deliberately not here: the usual search boxes of these functions. The box is BBOB's, [-5, 5]^n.
 """

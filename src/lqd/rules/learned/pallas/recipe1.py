@@ -143,7 +143,7 @@ def _body(
 def tiled_attention(
     layer: Params, x: Float[Array, "P F"], filled: Bool[Array, " P"], num_heads: int, exact: bool, interpret: bool
 ) -> Float[Array, "P F"]:
-    """`network._attention` for any number of individuals: a program per head and tile of queries, a loop over keys."""
+    """`recipe1.attention` for any number of individuals: a program per head and tile of queries, a loop over keys."""
     num, num_features = x.shape
     width, rows = num_features // num_heads, 64
     size, num_columns = -(-num // rows) * rows, head_columns(width)

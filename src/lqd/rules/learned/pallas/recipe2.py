@@ -1,4 +1,4 @@
-"""Feature recipe 2, attention by distance (`geometric`): the whole network as one program per population.
+"""Feature recipe 2, attention by distance (`learned.recipe2`): the whole network as one program per population.
 
 Individuals are sorted, the fittest first, so that the fitter ones are those before: half of the tiles are left out, and
 only tiles on the diagonal are masked. A logit is minus the sharpness times how much further than the nearest one the
