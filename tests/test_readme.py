@@ -22,7 +22,7 @@ def blocks(language):
         fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S)
         for number, (kind, code) in enumerate(fenced):
             if kind == language:
-                yield pytest.param(code, id=f"{page.name}-{number}")
+                yield pytest.param(code, id=f"{page.name}-{number}{'-with-qdax' if 'qdax' in code else ''}")
 
 
 @pytest.mark.parametrize("code", list(blocks("python")))
