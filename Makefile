@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-oldest test-newest test-robots test-qdax docs check format bench-arm clean
+.PHONY: help demo test test-as-users test-long test-oldest test-newest test-robots test-qdax docs check format bench-arm clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,11 +25,21 @@ $(VENV)/.dev: $(VENV)/.core
 demo: $(VENV)/.core ## three hand-made rules and a learned one on a robot arm, a table and a picture
 	$(BIN)/lqd demo
 
-test: $(VENV)/.dev ## the fast suite
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+WORKERS := 2
+SPREAD = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test-long: $(VENV)/.dev ## the fast suite and the slow tests
-	$(BIN)/python -m pytest -n 2 --long
+test: $(VENV)/.dev ## the fast suite; it compiles quickly, not well
+	$(BIN)/python -m pytest $(SPREAD)
+
+# The golden numbers, and a second time what depends on the compiler: equal bits, going on where it stopped, kernels.
+AS_USERS := tests/golden tests/evolution/test_numbers.py tests/search/test_saving.py tests/rules/learned \
+  tests/test_compilation.py
+
+test-as-users: $(VENV)/.dev ## golden numbers, equal bits, resuming and kernels, compiled as users do
+	$(BIN)/python -m pytest $(SPREAD) --as-users $(AS_USERS)
+
+test-long: $(VENV)/.dev ## the fast suite and the slow tests, compiled as users do
+	$(BIN)/python -m pytest -n $(WORKERS) --long
 
 # A wheel in an environment of its own: it must work by itself, then with the tests' tools beside it.
 TESTS := tests
@@ -40,7 +50,7 @@ define test-with # $(1): a name, $(2): what pip is told
 	build/$(1)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(2) build/$(1)/*.whl
 	cd build/$(1) && venv/bin/python -W error ../../tests/smoke.py
 	build/$(1)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(2) $(if $(filter [%,$(TOOLS)),"$$(echo build/$(1)/*.whl)$(TOOLS)",$(TOOLS))
-	LQD_TEST_CACHE=$(CURDIR)/build/$(1)/cache build/$(1)/venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
+	LQD_TEST_CACHE=$(CURDIR)/build/$(1)/cache build/$(1)/venv/bin/python -m pytest $(SPREAD) $(TESTS)
 endef
 
 test-oldest: ## a wheel and the suite with the oldest versions that are claimed; TESTS=... for a part of it
@@ -49,14 +59,28 @@ test-oldest: ## a wheel and the suite with the oldest versions that are claimed;
 test-newest: ## a wheel and the suite with the newest versions there are
 	$(call test-with,newest,--upgrade)
 
-test-robots: $(VENV)/.dev ## the tests that need brax
-	$(PIP) -e '.[brax]'
-	$(BIN)/python -m pytest tests/tasks/test_brax.py
+# Environments of their own, kept in build/: what they bring along does not change what the other tests see.
+build/%/venv: pyproject.toml constraints.txt
+	rm -rf $@ && $(PYTHON) -m venv $@
 
-test-qdax: $(VENV)/.dev ## the tests that need QDax, without the simulators that it asks for
-	$(PIP) chex
-	$(PIP) --no-deps qdax
-	$(BIN)/python -m pytest tests/integrations/test_qdax.py tests/test_readme.py
+WITH = build/$(1)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+TESTED_WITH = LQD_TEST_CACHE=$(CURDIR)/build/$(1)/cache build/$(1)/venv/bin/python -m pytest
+
+build/robots/.ready: build/robots/venv
+	$(call WITH,robots) -e '.[brax]' pytest
+	@touch $@
+
+build/qdax/.ready: build/qdax/venv # without the simulators that QDax asks for, with what its parts need that we use
+	$(call WITH,qdax) -e . chex flax optax scikit-learn pytest
+	$(call WITH,qdax) --no-deps qdax
+	@touch $@
+
+test-robots: build/robots/.ready ## the tests that need brax, in an environment of their own
+	$(call TESTED_WITH,robots) tests/tasks/test_brax.py
+
+test-qdax: build/qdax/.ready ## the tests that need QDax, in an environment of their own
+	$(call TESTED_WITH,qdax) tests/integrations/test_qdax.py
+	$(call TESTED_WITH,qdax) --as-users tests/golden tests/test_readme.py -k qdax
 
 $(VENV)/.docs: $(VENV)/.core
 	$(PIP) -e '.[docs]'

@@ -4,7 +4,6 @@ Strict dtype promotion turns an unintended float64 or int mix into an error; the
 makes the second `make test` much faster than the first.
 """
 
-import contextlib
 import gc
 import os
 import pathlib
@@ -22,7 +21,17 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 
 def pytest_addoption(parser):
-    parser.addoption("--long", action="store_true", help="also run the tests marked `long`")
+    parser.addoption("--as-users", action="store_true", help="compile as users do: slower to compile, faster to run")
+    parser.addoption("--long", action="store_true", help="compile as users do, and run also the tests marked `long`")
+
+
+def compiles_as_users(config) -> bool:
+    return config.getoption("--as-users") or config.getoption("--long")
+
+
+def pytest_configure(config):
+    if not compiles_as_users(config):
+        quick.compile_quickly()
 
 
 SLOWEST = (
@@ -35,16 +44,18 @@ SLOWEST = (
 
 def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: item.path.name not in SLOWEST)
-    if config.getoption("--long"):
-        return
-    skip = pytest.mark.skip(reason="long suite: make test-long")
+    left_out = {}
+    if not config.getoption("--long"):
+        left_out["long"] = "long suite: make test-long"
+    if not compiles_as_users(config):
+        left_out["as_users"] = "compiled as users do: make test-as-users"
     for item in items:
-        if "long" in item.keywords:
-            item.add_marker(skip)
+        for mark, reason in left_out.items():
+            if mark in item.keywords:
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
-@pytest.fixture(scope="module")
-def quick_compilation(request):
-    """In the fast suite programs are compiled quickly, not well."""
-    with contextlib.nullcontext() if request.config.getoption("--long") else quick.compilation():
-        yield
+@pytest.fixture(scope="module", autouse=True)
+def nothing_compiled_before():
+    """What a file compiles does not depend on the files before it in the same process."""
+    jax.clear_caches()

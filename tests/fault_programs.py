@@ -10,10 +10,7 @@ import time
 
 import jax
 import numpy as np
-import quick
 
-os.environ["XLA_FLAGS"] = quick.FLAGS
-jax.config.update("jax_disable_most_optimizations", True)
 jax.config.update("jax_compilation_cache_dir", os.environ["LQD_TEST_CACHE"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 

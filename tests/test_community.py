@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 SMALL = {"population_size": 8, "batch_size": 4}
 
 

@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
 
 

@@ -22,8 +22,6 @@ from lqd.errors import InvalidInput
 from lqd.io import files
 from lqd.meta import trainer
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 class Reached(Exception):
     """All checks were passed: from here on it would run."""

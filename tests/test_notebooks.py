@@ -7,7 +7,6 @@ import pathlib
 import pytest
 from matplotlib.figure import Figure
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 NOTEBOOKS = sorted((pathlib.Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
 

@@ -22,10 +22,9 @@ def blocks(language):
         fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S)
         for number, (kind, code) in enumerate(fenced):
             if kind == language:
-                yield pytest.param(code, id=f"{page.name}-{number}")
+                yield pytest.param(code, id=f"{page.name}-{number}{'-with-qdax' if 'qdax' in code else ''}")
 
 
-@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("code", list(blocks("python")))
 def test_python_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

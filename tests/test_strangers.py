@@ -18,8 +18,6 @@ from lqd.io import files
 from lqd.meta import store
 from lqd.report import page, robots_page
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 DEEP = "[" * 100_000 + "]" * 100_000
 PLACES = ["../../outside", "{root}/outside", "..", "a/../../b", "~/x", "C:\\x", "nul\0l"]
 

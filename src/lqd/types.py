@@ -11,7 +11,7 @@ Deliberately not here: behaviour. Survival lives in `evolution/loop.py`, measure
 """
 
 import dataclasses
-from typing import dataclass_transform
+from typing import Any, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +41,7 @@ def pytree(cls: type) -> type:
         return [(jax.tree_util.GetAttrKey(name), v) for name, v in zip(children, values, strict=True)], aux
 
     def unflatten(aux, values):
-        tree = object.__new__(cls)  # no checks: the children may be tracers, shapes, or anything
+        tree: Any = object.__new__(cls)  # no checks: the children may be tracers, shapes, or anything
         for name, value in (*zip(settings, aux, strict=True), *zip(children, values, strict=True)):
             object.__setattr__(tree, name, value)
         return tree

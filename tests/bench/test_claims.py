@@ -12,8 +12,6 @@ from lqd.bench.settings import Setting
 from lqd.errors import InvalidInput
 from lqd.rules import catalogue
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 TINY = Setting(
     functions=("sphere", "rastrigin"), num_seeds=3, num_generations=3, max_dim=3, population_size=8, batch_size=4
 )

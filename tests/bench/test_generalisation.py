@@ -3,12 +3,8 @@
 import dataclasses
 import json
 
-import pytest
-
 from lqd.bench import generalisation, runner, settings
 from lqd.cli import main
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 TINY = dataclasses.replace(
     generalisation.AS_TRAINED, functions=("sphere",), num_seeds=2, num_generations=2, min_dim=3, max_dim=3,

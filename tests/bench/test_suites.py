@@ -17,8 +17,6 @@ from lqd.io.files import read_arrays, write_arrays
 from lqd.rules import catalogue
 from lqd.tasks.bbob import instances
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 TINY = dataclasses.replace(
     suites.PRESETS["quick"], functions=("sphere", "rastrigin"), num_seeds=2, num_evaluations=8 * 12, num_rows=3
 )

@@ -14,8 +14,6 @@ import lqd
 from lqd import cli
 from lqd.cli import main
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 SMALL = ["--population-size", "16", "--batch-size", "8", "--num-evaluations", "200", "--archive-cells", "20"]
 
 

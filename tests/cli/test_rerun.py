@@ -11,7 +11,6 @@ from lqd.bench import suites
 from lqd.cli import main, rerun
 from lqd.io.files import read_arrays, write_arrays
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 GIVEN = ["--rule", "dns", "--population-size", "8", "--batch-size", "4", "--num-evaluations", "40", "--quiet"]
 
 

@@ -14,8 +14,6 @@ from lqd.rules.learned.rule import Learned
 from lqd.tasks.task import Repeated
 from lqd.types import Evaluation, Population, pytree, static
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 INF = np.inf
 NUM, BATCH, DIM = 16, 4, 3
 ISO = IsoLine(jnp.float32(0.05), jnp.float32(0.2))

@@ -12,8 +12,6 @@ from lqd.evolution.archive import Archive
 from lqd.rules import cvt
 from lqd.types import Population
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 INF = np.inf
 
 

@@ -12,8 +12,6 @@ from lqd.evolution import loop
 from lqd.rules.handmade import DominatedNoveltySearch, GeneticAlgorithm, MapElites, NoveltySearch
 from lqd.types import Population
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 INF, NUM, NUM_SURVIVORS, NUM_CELLS = np.inf, 40, 20, 8
 GENERATOR = np.random.default_rng(0)
 RANKS, UNIT = GENERATOR.permutation(NUM), GENERATOR.random((NUM, 2))

@@ -162,7 +162,7 @@ def command_train() -> Numbers:
         lqd.train(out=second, **given | {"num_meta_generations": 1})
         lqd.train(out=second, resume=True, **given)
         for name in ("first", "second"):
-            (state,) = [path for path in pathlib.Path(folder, name).glob("state-00000003*")]
+            (state,) = pathlib.Path(folder, name).glob("state-00000003*")
             rule = of_arrays(pathlib.Path(folder, name, "rule.safetensors"))
             found |= named(**{f"{name}.state": of_arrays(state), f"{name}.rule": rule})
     return found

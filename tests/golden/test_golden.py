@@ -15,6 +15,8 @@ import pytest
 
 import lqd
 
+pytestmark = pytest.mark.as_users
+
 
 @pytest.fixture(scope="module")
 def golden():

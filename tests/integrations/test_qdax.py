@@ -35,8 +35,6 @@ from lqd.rules import catalogue
 from lqd.tasks.brax import leniently
 from lqd.types import Evaluation, Population
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 NUM, BATCH, DIM = 16, 8, 4
 CENTROIDS = jnp.asarray(np.random.default_rng(7).uniform(-1, 1, (NUM, 2)), jnp.float32)
 

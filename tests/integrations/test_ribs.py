@@ -12,8 +12,6 @@ from lqd.errors import InvalidInput
 from lqd.integrations import ribs as integration
 from lqd.integrations.ribs import LQDArchive
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 SMALL = {"solution_dim": 4, "measure_dim": 2, "capacity": 16}
 BOX = [(-1.0, 1.0), (-1.0, 1.0)]
 

@@ -1,8 +1,4 @@
-"""A training run small enough for a test, and programs that are compiled quickly rather than well.
-
-Nearly all the time of a small run is XLA's, and most of that LLVM's. The fast suite does without its optimisations;
-`make test-long` compiles as users do.
-"""
+"""A training run small enough for a test. Nearly all of its time is the compiler's."""
 
 import pathlib
 import subprocess
@@ -39,11 +35,11 @@ def tiny() -> configs.Config:
 
 
 @pytest.fixture(scope="session")
-def start_python(request):
+def start_python():
     """Starts a script on so many CPU devices, as strict as the suite and compiling as the suite does."""
 
     def start(code: str, *args: object, num_devices: int = 1) -> subprocess.Popen:
-        environment = quick.environment(request.config.getoption("--long"), num_devices)
+        environment = quick.environment(num_devices)
         command = [sys.executable, "-W", "error", "-c", code, *map(str, args)]
         return subprocess.Popen(
             command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -16,8 +16,6 @@ from lqd.meta.generation import EVOLVING, Generation
 from lqd.rules.learned.network import Architecture
 from lqd.rules.learned.rule import Learned
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 def begin(config):
     """The state that an evolution from random weights begins with."""
@@ -31,7 +29,7 @@ def on_host(states):
 
 
 @pytest.fixture(scope="module")
-def program(quick_compilation, tiny):
+def program(tiny):
     return Generation(tiny, tiny.stages[0])
 
 
@@ -43,7 +41,7 @@ def first(program, tiny):
 
 
 @pytest.fixture(scope="module")
-def by_hand(quick_compilation, tiny):
+def by_hand(tiny):
     """The first meta-generation's members, what each measures when it runs alone, and the key for `tell`."""
     stage = tiny.stages[0]
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(np.uint32(tiny.seed)), EVOLVING), 0)

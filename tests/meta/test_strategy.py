@@ -13,8 +13,6 @@ from lqd.errors import InvalidInput
 from lqd.io import files
 from lqd.meta.strategy import NAMES, Strategy
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 pytest.importorskip("evosax", reason="the extra lqd[train]")
 
 x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64

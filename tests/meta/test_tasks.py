@@ -11,7 +11,6 @@ from lqd.meta.tasks import Distribution
 from lqd.tasks.bbob import instances
 from lqd.tasks.bbob.noise import KINDS
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 FEW = Distribution(functions=("sphere", "rastrigin"))
 
 
@@ -26,7 +25,7 @@ def same(first, second):
 
 
 @pytest.fixture(scope="module")
-def tasks(quick_compilation):
+def tasks():
     return Distribution().sample(jax.random.key(0), 176)
 
 

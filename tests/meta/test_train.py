@@ -1,8 +1,4 @@
-"""Whole training runs, small ones: cut anywhere and resumed, lengthened, refused, on two machines; and their files.
-
-The fast suite compiles without optimisations, as most of a small run's time is the compiler's; `make test-long`
-compiles as users do.
-"""
+"""Whole training runs, small ones: cut anywhere and resumed, lengthened, refused, on two machines; and their files."""
 
 import csv
 import dataclasses
@@ -56,9 +52,6 @@ LARGER = "num_meta_generations=2 meta_population_size=8 num_tasks=4 num_generati
 
 
 # --- how runs are made, and compared ---
-
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +135,7 @@ def lqd_train(request):
     started = []
 
     def start(out, settings, *more, num_devices=1):
-        environment = quick.environment(request.config.getoption("--long"), num_devices)
+        environment = quick.environment(num_devices)
         command = [sys.executable, "-W", "error", "-m", "lqd", "train", "--out", str(out), *flags(settings), *more]
         started.append(
             subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

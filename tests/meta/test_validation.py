@@ -16,7 +16,6 @@ from lqd.rules import catalogue
 from lqd.rules.learned.rule import Learned
 from lqd.tasks.task import Repeated
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 NAN, INF = np.nan, np.inf
 
 
@@ -26,7 +25,7 @@ def cache(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def validator(quick_compilation, tiny, cache):
+def validator(tiny, cache):
     return Validator(tiny, cache)
 
 

@@ -12,8 +12,6 @@ from lqd.rules.handmade import DominatedNoveltySearch, GeneticAlgorithm, MapElit
 from lqd.rules.learned.rule import Learned
 from lqd.rules.protocol import FunctionRule
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 INF = np.inf
 KEY = jax.random.key(0)
 RULES = {

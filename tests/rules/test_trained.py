@@ -11,8 +11,6 @@ import lqd
 from lqd.errors import InvalidInput, Unreadable
 from lqd.rules import catalogue, trained
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 ROOT = pathlib.Path(__file__).parents[2]
 
 

@@ -12,8 +12,6 @@ import lqd
 from lqd.evolution.compile_time import Clock
 from lqd.io import files
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 N, B, T = 16, 4, 6
 SMALL = {
     "dim": 2,

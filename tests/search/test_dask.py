@@ -9,10 +9,7 @@ import pytest
 import lqd
 
 distributed = pytest.importorskip("distributed")
-pytestmark = [
-    pytest.mark.usefixtures("quick_compilation"),
-    pytest.mark.filterwarnings("default"),  # Dask's own
-]
+pytestmark = pytest.mark.filterwarnings("default")  # Dask's own
 GIVEN = {"dim": 3, "bounds": (-1, 1), "population_size": 8, "batch_size": 4, "num_evaluations": 20, "rule": "ga"}
 
 

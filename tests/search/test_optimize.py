@@ -18,8 +18,6 @@ from lqd.evolution.compile_time import Clock
 from lqd.rules import cvt
 from lqd.search.settings import ARCHIVE_SEED, Settings
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 RULES = ("ga", "random", "ns", "dns", "me")
 BACKENDS = ("host", "jax")
 N, B, T = 16, 4, 12

@@ -13,7 +13,6 @@ import pytest
 import lqd
 from lqd.search import host, workers
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 GIVEN = {"dim": 3, "bounds": (-1, 1), "population_size": 12, "batch_size": 6, "num_evaluations": 36, "rule": "ga"}
 
 

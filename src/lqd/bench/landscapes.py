@@ -85,7 +85,7 @@ def _landscapes(rule: protocol.Rule, fitness: Float[Array, "T N"], descriptor: F
     places = jnp.stack([first.ravel(), second.ravel()], axis=1)
 
     def frame(given):
-        return jax.lax.map(lambda place: at(*given, place), places, batch_size=256)
+        return jax.lax.map(lambda place: at(given[0], given[1], place), places, batch_size=256)
 
     score, share = jax.lax.map(frame, (fitness, descriptor))
     shape = (len(fitness), len(axis), len(axis))

@@ -29,7 +29,7 @@ def _keep_compiled_programs() -> None:
     """A second `lqd run` starts at once. JAX_COMPILATION_CACHE_DIR chooses another folder."""
     import jax
 
-    if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
+    if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]  # made when JAX starts
         cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(cache / "lqd" / "jax"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

@@ -55,7 +55,7 @@ class Strategy:
             )
         installed("evosax.algorithms", "train", "a strategy")
 
-    def init(self, mean: Float[Array | np.ndarray, "n"]) -> State:
+    def init(self, mean: Float[Array | np.ndarray, " n"]) -> State:
         """A search that begins at this mean, with the step size `sigma`."""
         mean = jnp.asarray(mean, jnp.float32)
         _check_shapes(mean=(mean, (self.num_params,)))
@@ -70,7 +70,7 @@ class Strategy:
         return members.astype(jnp.float32)
 
     def tell(
-        self, key: Key[Array, ""], state: State, members: Float[Array, "M n"], fitness: Float[Array, "M"]
+        self, key: Key[Array, ""], state: State, members: Float[Array, "M n"], fitness: Float[Array, " M"]
     ) -> State:
         """The state after the members that `ask` gave for `state` reached this fitness."""
         members, fitness = jnp.asarray(members, jnp.float32), jnp.asarray(fitness, jnp.float32)
@@ -86,7 +86,7 @@ class Strategy:
             inner, _ = built.algorithm.tell(key, members, -fitness, inner, built.params)
         return {name: value for name, value in _by_name(inner).items() if name not in LEFT_OUT}
 
-    def mean(self, state: State) -> Float[Array, "n"]:
+    def mean(self, state: State) -> Float[Array, " n"]:
         """The centre of the search: what is validated and kept."""
         return state["mean"]
 

@@ -76,12 +76,14 @@ def _train(out, preset, resume, stages, settings, *, evolve, time_limit_s, save_
     wanted = None if goes_on else _wanted(preset or "small", settings, stages, evolve)  # told before a folder is made
     with store.lock() if leads else contextlib.nullcontext():
         saved = store.load()
-        if saved is None:
-            config = wanted
-        elif not resume:
+        if saved is not None and resume:
+            config = _continued(out, saved, wanted if preset is not None else None, settings, stages)
+        elif wanted is None:
+            raise InvalidInput(f"the saved states in {out} are gone since this began.")
+        elif saved is not None:
             raise _occupied(out, saved, wanted)
         else:
-            config = _continued(out, saved, wanted if preset is not None else None, settings, stages)
+            config = wanted
         _agree(0 if saved is None else saved.counter)
         with _display(config, saved, quiet or not leads) as show:
             outcome = trainer.run(

@@ -16,7 +16,6 @@ from lqd.rules.learned import network
 from lqd.rules.learned.network import Architecture
 from lqd.rules.learned.rule import Learned
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 INF = np.inf
 SMALL = Architecture(num_layers=2, num_features=8, num_heads=2, num_hidden=8)
 CONFIG = Imitation(
@@ -45,12 +44,12 @@ def standardised(values):
 
 
 @pytest.fixture(scope="module")
-def held_out(quick_compilation):
+def held_out():
     return fitting.held_out(jax.random.key(99), CONFIG, "ns", SMALL)
 
 
 @pytest.fixture(scope="module")
-def rounds(quick_compilation, held_out):
+def rounds(held_out):
     """States and measures of all rounds, the start first."""
     states, measures = [fitting.init(START)], []
     for number in range(CONFIG.num_rounds):

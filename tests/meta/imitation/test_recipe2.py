@@ -1,14 +1,11 @@
 """Imitation with the second recipe of features; by itself, because it compiles long."""
 
 import jax
-import pytest
 
 from lqd.meta.imitation import fitting
 from lqd.meta.imitation.settings import Imitation
 from lqd.rules.learned import network
 from lqd.rules.learned.network import Architecture
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def test_recipe_2_learns_too():

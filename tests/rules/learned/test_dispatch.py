@@ -19,8 +19,6 @@ from lqd.rules.learned import dispatch, network
 from lqd.rules.learned.network import Architecture
 from lqd.rules.learned.rule import Learned
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 PAPER, DISTANCES = rulesets.PAPER, rulesets.DISTANCES
 BOTH = pytest.mark.parametrize("architecture", [PAPER, DISTANCES], ids=["paper", "distances"])
 
@@ -295,8 +293,10 @@ def test_the_tests_of_the_plain_rule_pass_with_the_kernel(request):
     files = ["tests/rules/learned/test_rule.py", "tests/rules/learned/test_recipe2.py"]
     if request.config.getoption("--long"):
         files.append("tests/rules/test_handmade.py")
-    chosen = "test_rule or test_handmade and learned or independent and 3"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *files]
-    environment = {**os.environ, dispatch.SETTING: "interpret", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    chosen = ["-k", "test_rule or test_handmade and learned or independent and 3"]
+    if request.config.getoption("--as-users"):
+        chosen.append("--as-users")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, *files]
+    environment = os.environ | {dispatch.SETTING: "interpret"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]

@@ -10,8 +10,6 @@ from lqd.rules.learned import network, recipe2
 from lqd.rules.learned.network import Architecture
 from lqd.rules.learned.rule import Learned
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 INF = np.inf
 ARCHITECTURE = Architecture(num_layers=2, num_hidden=24, recipe=2)
 

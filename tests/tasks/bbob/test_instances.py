@@ -19,8 +19,6 @@ from lqd.tasks.bbob import functions as bbob
 from lqd.tasks.bbob import instances
 from lqd.tasks.task import Task, TaskBatch
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 WIDTH, COUNT = 8, 4
 SETTINGS = {"width": WIDTH, "min_dim": 2, "max_dim": 7}
 x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64

@@ -10,8 +10,6 @@ import scipy.stats
 from lqd.tasks.bbob import noise
 from lqd.tasks.bbob.noise import KINDS, Noise
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 NUM_DRAWS, NUM_DIMS = 4000, 5
 VALUES = (1e-3, 1.0, 3e4)
 

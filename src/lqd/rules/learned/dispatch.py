@@ -137,7 +137,8 @@ def _map_of_maps(num_heads: int, params, x, filled, at_once: int):
         params, *populations = each
 
         def one(population):
-            return network.forward(params, num_heads, *population, network.fastest_attention())
+            x, filled = population
+            return network.forward(params, num_heads, x, filled, network.fastest_attention())
 
         return jax.lax.map(one, tuple(populations), batch_size=min(at_once, x.shape[1]))
 

@@ -62,7 +62,7 @@ def features(fitness: Float[Array, " P"], descriptor: Float[Array, "P D"], recip
 
 def on_gpu() -> bool:
     """Whether work goes to a GPU by default."""
-    device = jax.config.values["jax_default_device"]
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]  # JAX makes its settings' attributes later
     platform = device if isinstance(device, str) else getattr(device, "platform", jax.default_backend())
     return platform in ("gpu", "cuda", "rocm")
 

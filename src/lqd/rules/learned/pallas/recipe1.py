@@ -31,7 +31,8 @@ def pack(params: Params, num_heads: int):
     num_columns = head_columns(width)
 
     def heads(name):
-        return split_precision.by_head(*split_precision.after(layers["norm_attention"], layers[name]), num_heads)
+        weight, bias = split_precision.after(layers["norm_attention"], layers[name])
+        return split_precision.by_head(weight, bias, num_heads)
 
     query, key, value = heads("query"), heads("key"), heads("value")
     query = tuple(array * np.float32(LOG2_E / np.sqrt(width)) for array in query)

@@ -240,7 +240,7 @@ def _body(
             def attend(group):
                 queries = {i: ready(i, sharpness(i), least[i][only_fitter]) for i in group}
                 # Key by key over all rows: neighbours in this order do not wait for each other.
-                totals = {}
+                totals: dict[int, jax.Array] = {}
                 for j, i in [(j, i) for j in range(len(tiles)) for i in group if j in seen_by(i, only_fitter)]:
                     part = do.weighed(masked(logits(i, j, queries[i]), i == j, only_fitter), values[j])
                     totals[i] = totals[i] + part if i in totals else part
