@@ -4,8 +4,8 @@ Everything carries a leading axis of `K` tasks (or seeds of one task); training 
 rules. Random numbers come from one key per task and the number of the generation, so a run does not depend on how it
 is cut into calls, and the random numbers are shared when only the rule differs.
 
-There is one loop over generations, `evolve`: whoever runs several of them, in training, in a bench or in a search, calls
-it. The number of generations is traced: another budget, seed, task instance or set of weights compiles nothing new.
+There is one loop over generations, `evolve`: whoever runs several of them, in training, in a bench or in a search,
+calls it. Their number is traced: another budget, seed, task instance or set of weights compiles nothing new.
 
 An ask-tell front end uses the same `start`, `offspring` and `absorb` with the evaluation done elsewhere.
 """
@@ -71,6 +71,7 @@ class Start:
 
 
 ANYWHERE = Start()
+S, Notes = TypeVar("S"), TypeVar("Notes")
 
 
 def _draw_start(key, num: int, dim: int, bounds: Box | None, start: Start) -> Float[Array, "num n"]:
@@ -179,7 +180,7 @@ def _record_faults(faults: Faults, x, evaluation: Evaluation) -> tuple[Faults, E
     return faults, Evaluation(fitness, evaluation.descriptor, evaluation.extras)
 
 
-def survive(scores: Float[Array, " P"], union: Population, notes, num: int) -> tuple[Population, object]:
+def survive(scores: Float[Array, " P"], union: Population, notes: Notes, num: int) -> tuple[Population, Notes]:
     """The `num` best by score, ties to the lower index; NaN counts as `-inf`, which leaves a slot empty."""
     scores = jnp.where(jnp.isnan(scores) | ~union.filled, -jnp.inf, scores)
     scores = jnp.where(scores == 0, 0.0, scores)  # top_k ranks -0 below 0, and a tie would not be one
@@ -325,9 +326,6 @@ def step_together(
             part = change(keys[i], part)
         found.append(absorb(state, state.generation, rule, children[i], part))
     return found
-
-
-S = TypeVar("S")
 
 
 def evolve(

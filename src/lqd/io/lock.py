@@ -21,6 +21,8 @@ def locked(folder: pathlib.Path, name: str, below: bool = False):
         lock.acquire()
     except filelock.Timeout:
         raise InvalidInput(f"{name} {folder} is in use by another process; give another folder.") from None
+    except NotImplementedError as error:  # what filelock below version 4 raises for it
+        raise InvalidInput(f"{name} {folder} is on a file system without locks; give a folder on another.") from error
     except OSError as error:
         raise InvalidInput(f"{name} {folder} cannot be written to ({error.strerror}).") from error
     try:

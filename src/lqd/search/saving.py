@@ -1,4 +1,4 @@
-"""What a search goes on from: one file with its settings, its rule, its state and its history, and the folder for it."""
+"""What a search goes on from: one file with settings, rule, state and history, and the folder that it lies in."""
 
 import contextlib
 import json
