@@ -19,14 +19,14 @@ with locked(pathlib.Path(sys.argv[1]), "--out"):
 
 
 def test_a_folder_in_use_is_refused_until_its_holder_is_gone_however_it_goes(tmp_path):
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    try:
-        assert holder.stdout.readline() == "held\n"
-        with pytest.raises(InvalidInput, match=r"--out .* is in use by another process"), locked(tmp_path, "--out"):
-            pass
-    finally:
-        holder.kill()
-        holder.wait()
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout.readline() == "held\n"
+            with pytest.raises(InvalidInput, match=r"--out .* is in use by another process"), locked(tmp_path, "--out"):
+                pass
+        finally:
+            holder.kill()
     with locked(tmp_path, "--out"):
         pass
 

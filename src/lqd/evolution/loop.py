@@ -71,7 +71,8 @@ class Start:
 
 
 ANYWHERE = Start()
-S, Notes = TypeVar("S"), TypeVar("Notes")
+S = TypeVar("S")
+Notes = TypeVar("Notes")
 
 
 def _draw_start(key, num: int, dim: int, bounds: Box | None, start: Start) -> Float[Array, "num n"]:
