@@ -11,6 +11,8 @@ what maps zero to something else (neighbouring pairs, a second centre) is masked
 In float32 the textbook formulas lose every digit near the optimum (`10 D - 10 sum(cos)`). What stands here is
 algebraically equal, and written in the offset from the optimum.
 
+More than 400 lines: the 24 functions belong side by side, and share their transformations.
+
 Deliberately not here: noise (`noise.py`), instances and their sampling (`instances.py`), f_opt, gradients.
 """
 
