@@ -13,6 +13,7 @@ from lqd.bench import landscapes, runner, settings, side_by_side, suites
 from lqd.bench.plan import Part, measure_all
 from lqd.bench.results import Folder
 from lqd.errors import InvalidInput, Unreadable
+from lqd.evolution import driver
 from lqd.io.files import read_arrays, write_arrays
 from lqd.rules import catalogue
 from lqd.tasks.bbob import instances
@@ -42,6 +43,12 @@ def test_rows_are_ever_further_apart_and_end_at_the_end():
     assert rows[-1] == 1000
     assert (np.diff(rows, n=2) > 0).all()
     np.testing.assert_array_equal(settings.Setting(num_generations=7).rows, [7])
+
+
+@pytest.fixture(autouse=True)
+def slow(monkeypatch):
+    """As on a slow simulator: a generation a call."""
+    monkeypatch.setattr(driver, "SECONDS_PER_CALL", 0.0)
 
 
 @pytest.fixture
@@ -167,6 +174,14 @@ def test_together_is_as_alone(tmp_path):
         for measure, expected in alone.measure(name).items():
             np.testing.assert_array_equal(found[measure], expected, err_msg=f"{name} {measure}")
     assert (alone.measure("dns@random")["novelty"] > 0.5).all()  # of standard normal descriptors, not the arm's
+
+
+def test_together_needs_map_elites_before_anything_runs(tmp_path):
+    setting = settings.Setting(functions=settings.ARM, num_seeds=2, num_generations=1, population_size=8, batch_size=4)
+    seen = []
+    with pytest.raises(InvalidInput, match="measure 'me' first"):
+        runner.Bench(setting, tmp_path).measure_together(("ga", "ns"), seen.append)
+    assert seen == []
 
 
 def test_together_goes_on_where_it_was_cut(tmp_path, monkeypatch):

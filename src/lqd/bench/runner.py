@@ -104,6 +104,8 @@ class Bench:
         if len(missing) < 2:
             kept.remove()
             return
+        if "me" not in missing:
+            self._num_compared(missing[0])  # says if MAP-Elites is missing, before anything runs
         rules = tuple(self._rule(name) for name in missing)
         kinds, f_rand = tuple(map(_kind_of, missing)), self.anchors()
         ran, seconds = side_by_side.run(
