@@ -5,6 +5,7 @@ Ranks and trimmed means are SciPy's. Ours are `mann_whitney`, as SciPy's exact t
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -93,6 +94,31 @@ def _interval(num_seeds: int, statistic, num_resamples: int = 4000) -> tuple[flo
     with np.errstate(divide="ignore", invalid="ignore"):  # by chance, only seeds on which they have nothing
         low, high = np.nanquantile(statistic(seeds), [0.025, 0.975])
     return float(statistic(np.arange(num_seeds))), float(low), float(high)
+
+
+class Finding(NamedTuple):
+    """One rule against another in one measure: wins, how sure (p) and how large (Cliff's delta, the ratio) it is."""
+
+    win_rate: float
+    p: float
+    delta: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+
+    @property
+    def is_better(self) -> bool:
+        return self.delta > 0
+
+
+def compare(ours: Float[np.ndarray, "S F"], theirs: Float[np.ndarray, "S F"], measure: str) -> Finding:
+    """Seeds by functions of one rule against another's; the ratio of fitness is that of their regret to ours."""
+    p, delta = mann_whitney(*seed_scores(ours, theirs))
+    if measure == "fitness":
+        found = geometric_ratio(regret(theirs), regret(ours))
+    else:
+        found = ratio(ours, theirs)
+    return Finding(float(wins(ours, theirs).mean()), p, delta, *found)
 
 
 # Against Random, and over many runs

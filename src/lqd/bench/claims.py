@@ -12,7 +12,7 @@ that is with the novelty to be expected of as many individuals of the other rule
 import dataclasses
 import pathlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -38,21 +38,6 @@ MEASURES = {
     "novelty_rarefied": "novelty at equal slots",
     "qd": "QD score",
 }
-
-
-class Finding(NamedTuple):
-    """One rule against another in one measure; p is Holm's, over the family of all claims."""
-
-    win_rate: float
-    p: float
-    delta: float
-    ratio: float
-    ratio_low: float
-    ratio_high: float
-
-    @property
-    def is_better(self) -> bool:
-        return self.delta > 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,21 +143,16 @@ def judge(tables: dict[str, dict[str, np.ndarray]]) -> list[dict[str, Any]]:
     """The claims about the rules that there are results of, with what was found and a verdict each."""
     claims = [claim for claim in CLAIMS if claim.rule in tables]
     pairs = [(claim, measure, other) for claim in claims for measure, other in claim.pairs]
-    tested = [statistics.mann_whitney(*statistics.seed_scores(tables[c.rule][m], tables[o][m])) for c, m, o in pairs]
-    adjusted = statistics.holm([p for p, _ in tested])
-    found: dict[tuple[str, str, str], Finding] = {}
-    for (claim, measure, other), (_, delta), p in zip(pairs, tested, adjusted, strict=True):
-        ours, theirs = tables[claim.rule][measure], tables[other][measure]
-        win_rate = float(statistics.wins(ours, theirs).mean())
-        if measure == "fitness":
-            ratio = statistics.geometric_ratio(statistics.regret(theirs), statistics.regret(ours))
-        else:
-            ratio = statistics.ratio(ours, theirs)
-        found[claim.rule, measure, other] = Finding(win_rate, p, delta, *ratio)
+    tested = [statistics.compare(tables[c.rule][m], tables[o][m], m) for c, m, o in pairs]
+    adjusted = statistics.holm([finding.p for finding in tested])
+    found = {
+        (claim.rule, measure, other): finding._replace(p=p)
+        for (claim, measure, other), finding, p in zip(pairs, tested, adjusted, strict=True)
+    }
     return [_verdict(claim, found) for claim in claims]
 
 
-def _verdict(claim: Claim, found: dict[tuple[str, str, str], Finding]) -> dict[str, Any]:
+def _verdict(claim: Claim, found: dict[tuple[str, str, str], statistics.Finding]) -> dict[str, Any]:
     row: dict[str, Any] = {"claim": claim.text, "rule": claim.rule, "least": claim.least[0], "goal": claim.goal[0]}
     findings = [found[claim.rule, measure, other] for measure, other in claim.pairs]
     least, goal = claim.least[1](*findings), claim.goal[1](*findings)

@@ -81,21 +81,17 @@ def _is_not_worse(delta: float) -> Callable[[float | None], bool]:
     return lambda p: delta >= 0 or (p is not None and p > LEVEL)
 
 
-def _compare(folder: Folder, part: str, ours: str, theirs: str, measure: str) -> tuple[float, float, float, str]:
-    """p, Cliff's delta, and the ratio with its words."""
-    first, second = folder.table(part, ours)[measure], folder.table(part, theirs)[measure]
-    p, delta = statistics.mann_whitney(*statistics.seed_scores(first, second))
-    wins = 100 * statistics.wins(first, second).mean()
-    if measure == "fitness":
-        ratio, low, high = statistics.geometric_ratio(statistics.regret(second), statistics.regret(first))
-        return p, delta, low, f"wins {wins:.0f} %, the other's regret is {ratio:.3g} times ({low:.3g} to {high:.3g})"
-    ratio, low, high = statistics.ratio(first, second)
-    return p, delta, low, f"wins {wins:.0f} %, {ratio:.3g} times ({low:.3g} to {high:.3g})"
+def _compare(folder: Folder, part: str, ours: str, theirs: str, measure: str) -> tuple[statistics.Finding, str]:
+    """What was found, and its words."""
+    found = statistics.compare(folder.table(part, ours)[measure], folder.table(part, theirs)[measure], measure)
+    of_regret = "the other's regret is " if measure == "fitness" else ""
+    times = f"{found.ratio:.3g} times ({found.ratio_low:.3g} to {found.ratio_high:.3g})"
+    return found, f"wins {100 * found.win_rate:.0f} %, {of_regret}{times}"
 
 
 def _better(folder: Folder, part, figure, claim, paper, ours, theirs, measure) -> Verdict:
-    p, delta, _, words = _compare(folder, part, ours, theirs, measure)
-    return Verdict(figure, claim, paper, words, _is_better(delta), p, delta)
+    found, words = _compare(folder, part, ours, theirs, measure)
+    return Verdict(figure, claim, paper, words, _is_better(found.delta), found.p, found.delta)
 
 
 def _pareto(folder: Folder) -> list[Verdict]:
@@ -109,9 +105,9 @@ def _pareto(folder: Folder) -> list[Verdict]:
         _better(folder, "train", "pareto", claim, f"p < {wanted:.0e}", ours, theirs, measure)
         for claim, ours, theirs, measure, wanted in rows
     ]
-    p, delta, low, words = _compare(folder, "train", "lqd-fn", "dns", "qd")
+    dns, words = _compare(folder, "train", "lqd-fn", "dns", "qd")
     return [*found, Verdict("pareto", "LQD (F+N) is close to DNS (QD score at least 0.95 of it)", "close, behind it",
-                            words, lambda p: low > 0.95, p, delta)]  # fmt: skip
+                            words, lambda p: dns.ratio_low > 0.95, dns.p, dns.delta)]  # fmt: skip
 
 
 def _ood(folder: Folder) -> list[Verdict]:
@@ -127,8 +123,8 @@ def _ood(folder: Folder) -> list[Verdict]:
     )  # fmt: skip
     others = [rule for rule in rules if rule != "lqd-f"]
     compared = {rule: _compare(folder, "ood", "lqd-f", rule, "fitness") for rule in others}
-    worst = min(others, key=lambda rule: compared[rule][1])
-    p, delta, _, words = compared[worst]
+    worst = min(others, key=lambda rule: compared[rule][0].delta)
+    (_, p, delta, *_), words = compared[worst]
     fitness = Verdict(
         "bars-ood", "LQD (F) is competitive in fitness on unseen functions", "competitive",
         f"no other rule is significantly fitter; the closest is {SHORT[worst]}: {words}" if delta > 0 or p > LEVEL

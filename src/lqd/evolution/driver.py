@@ -102,7 +102,10 @@ def run(
     `measure(state, measured_with)` makes a row. With several rules, `together` is the batch of the tasks of all of
     them, and some see descriptors `alter`ed. With `before`, states of the same runs and their history, it goes on.
     """
-    drive = _Drive(tasks if together is None else together, rules, operator, start, batch_size, alter, measure)
+    advance = functools.partial(
+        _advance, tasks=tasks if together is None else together, rules=rules, operator=operator, start=start,
+        batch_size=batch_size, alter=alter, measure=measure, measured_with=measured_with,
+    )  # fmt: skip
     rows = all_rows(num_generations, population_size) if rows is None else np.asarray(rows)
     begun, clock = time.perf_counter(), compile_time.Clock()
     history: list[Rows] = [] if before is None else [before[1]]
@@ -136,7 +139,7 @@ def run(
                 ends = _next_ends(rows, done, min(done + num, num_generations), look_every_row)
                 called = time.perf_counter()
                 # On a GPU a failure shows when the result is waited for: only then does it become the state.
-                advanced, measures = drive(states, np.diff(ends, prepend=done), measured_with)
+                advanced, measures = advance(states, *_padded(np.diff(ends, prepend=done)))
                 states = jax.block_until_ready(advanced)
                 took, made, done = time.perf_counter() - called, int(ends[-1]) - done, int(ends[-1])
                 is_row = np.isin(ends, rows)
@@ -167,18 +170,11 @@ def _next_ends(rows: Int[np.ndarray, " R"], done: int, wanted: int, is_one_row: 
     return within if len(within) else np.array([wanted])
 
 
-class _Drive:
-    """A call of the compiled loop: what is the same in all of them."""
-
-    def __init__(self, tasks, rules, operator, start, batch_size: int, alter: Alter, measure: Measure):
-        self.given = tasks, rules, operator, start
-        self.settings = {"batch_size": batch_size, "alter": alter, "measure": measure}
-
-    def __call__(self, states: list[State], steps: np.ndarray, measured_with):
-        """The states after these steps, and the measures after each."""
-        padded = np.zeros(STEPS_PER_CALL, np.int32)
-        padded[: len(steps)] = steps
-        return _advance(states, *self.given, padded, np.int32(len(steps)), measured_with, **self.settings)
+def _padded(steps: Int[np.ndarray, " E"]) -> tuple[Int[np.ndarray, " S"], np.int32]:
+    """The steps of a call, always as many numbers, so that it compiles once; and how many of them there are."""
+    padded = np.zeros(STEPS_PER_CALL, np.int32)
+    padded[: len(steps)] = steps
+    return padded, np.int32(len(steps))
 
 
 @functools.partial(jax.jit, static_argnames=("population_size", "alter"))
@@ -188,7 +184,7 @@ def _begin(key, tasks: TaskBatch, rules, population_size: int, start: Start, cen
 
 
 @functools.partial(jax.jit, static_argnames=("batch_size", "alter", "measure"))
-def _advance(states, tasks, rules, operator, start, steps, num_steps, measured_with, *, batch_size, alter, measure):
+def _advance(states, steps, num_steps, *, tasks, rules, operator, start, batch_size, alter, measure, measured_with):
     rules = tuple(map(ready, rules))
 
     def step(states):

@@ -67,10 +67,18 @@ class Entry(NamedTuple):
     summary: str
 
 
-def _trained(name: str, *about: str) -> Entry:
-    return Entry(functools.partial(trained.rule, name), *about)  # read when it is asked for
-
-
+_TRAINED = {
+    "lqd-f": (
+        "Learned QD (F)", "LQD (F)", "a learned rule, trained for the best solution; keeps more diversity than a GA",
+    ),
+    "lqd-n": ("Learned QD (N)", "LQD (N)", "a learned rule, trained for novelty"),
+    "lqd-fn": ("Learned QD (F+N)", "LQD (F+N)", "a learned rule, trained for fitness and novelty together"),
+    "lqd-f-paper": (
+        "Learned QD (F), the paper's recipe", "LQD (F), paper", "as lqd-f, from random weights; needs 2 descriptors",
+    ),
+    "lqd-imitates-ns": ("Learned QD, imitating NS", "LQD as NS", "where the training of lqd-n began"),
+    "lqd-imitates-dns": ("Learned QD, imitating DNS", "LQD as DNS", "where the training of lqd-f and lqd-fn began"),
+}  # fmt: skip
 RULES: dict[str, Entry] = {
     "ga": Entry(handmade.GeneticAlgorithm, "Genetic algorithm", "GA", "the fittest survive, wherever they are"),
     "random": Entry(handmade.Random, "Random", "Random", "survival by a random draw: the baseline"),
@@ -81,29 +89,10 @@ RULES: dict[str, Entry] = {
     "me": Entry(
         _map_elites, "MAP-Elites (CVT)", "MAP-Elites", "the best of each cell survives; needs descriptor_bounds"
     ),
-    "lqd-f": _trained(
-        "lqd-f", "Learned QD (F)", "LQD (F)",
-        "a learned rule, trained for the best solution; keeps more diversity than a GA",
-    ),
-    "lqd-n": _trained("lqd-n", "Learned QD (N)", "LQD (N)", "a learned rule, trained for novelty"),
-    "lqd-fn": _trained(
-        "lqd-fn", "Learned QD (F+N)", "LQD (F+N)",
-        "a learned rule, trained for fitness and novelty together (the QD score)",
-    ),
-    "lqd-f-paper": _trained(
-        "lqd-f-paper", "Learned QD (F), the paper's recipe", "LQD (F), the paper's recipe",
-        "as lqd-f, from random weights; needs 2 descriptors",
-    ),
-    "lqd-imitates-ns": _trained(
-        "lqd-imitates-ns", "Learned QD, imitating NS", "LQD, imitating NS", "where the training of lqd-n began"
-    ),
-    "lqd-imitates-dns": _trained(
-        "lqd-imitates-dns", "Learned QD, imitating DNS", "LQD, imitating DNS",
-        "where the training of lqd-f and lqd-fn began",
-    ),
-    "lqd-untrained": Entry(
-        _untrained, "Learned QD, untrained", "LQD, untrained", "the transformer rule with random weights"
-    ),
+    **{  # read when they are asked for
+        name: Entry(functools.partial(trained.rule, name), *about) for name, about in _TRAINED.items()
+    },
+    "lqd-untrained": Entry(_untrained, "Learned QD, untrained", "LQD, untrained", "the transformer, random weights"),
 }  # fmt: skip
 HANDMADE = handmade.NAMES
 LEARNED = ("lqd-n", "lqd-f", "lqd-fn")  # one for each objective, those that figures and tables compare
