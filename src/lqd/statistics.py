@@ -114,10 +114,7 @@ class Finding(NamedTuple):
 def compare(ours: Float[np.ndarray, "S F"], theirs: Float[np.ndarray, "S F"], measure: str) -> Finding:
     """Seeds by functions of one rule against another's; the ratio of fitness is that of their regret to ours."""
     p, delta = mann_whitney(*seed_scores(ours, theirs))
-    if measure == "fitness":
-        found = geometric_ratio(regret(theirs), regret(ours))
-    else:
-        found = ratio(ours, theirs)
+    found = geometric_ratio(regret(theirs), regret(ours)) if measure == "fitness" else ratio(ours, theirs)
     return Finding(float(wins(ours, theirs).mean()), p, delta, *found)
 
 

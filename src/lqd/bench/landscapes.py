@@ -64,7 +64,7 @@ def _frames(sizes: tuple[int, int], rule: protocol.Rule, keys, field: settings.F
     def look(state):
         return state.population.fitness, state.population.descriptor
 
-    return runner.evolve(sizes, rule, keys, field, steps, look)[1]
+    return runner.evolve(sizes, None, rule, keys, field, steps, look)[1]
 
 
 @jax.jit

@@ -32,7 +32,7 @@ from lqd.rules.learned.rule import Learned
 from lqd.rules.protocol import Rule, ready
 from lqd.tasks import without_descriptors
 from lqd.tasks.anchors import random_search
-from lqd.tasks.task import Repeated, TaskBatch
+from lqd.tasks.task import Repeated
 
 TEST = 1000  # folded into the key of held-out tasks: neither training's nor validation's
 MEASURES = ("fitness", "novelty", "novelty_rarefied", "qd", "num_filled")
@@ -72,11 +72,12 @@ class Bench:
         "me" comes first: the others are compared at the slots that it fills, and say so if its piece is not there.
         `RULE@random` (or `@zero`) is the rule with descriptors that say nothing.
         """
-        given, f_rand = self.field._replace(tasks=_tasks_of(name, self.field.tasks)), self.anchors()
+        alter, f_rand = _alter(name), self.anchors()
 
         def compute(rule):
             num = self._num_compared(name)
-            return self._table(_run(self.setting.sizes, rule, self.keys, given, f_rand, self.setting.steps), num)
+            found = _run(self.setting.sizes, alter, rule, self.keys, self.field, f_rand, self.setting.steps)
+            return self._table(found, num)
 
         return self.piece(name, {}, compute)
 
@@ -107,9 +108,9 @@ class Bench:
         if "me" not in missing:
             self._num_compared(missing[0])  # says if MAP-Elites is missing, before anything runs
         rules = tuple(self._rule(name) for name in missing)
-        kinds, f_rand = tuple(map(_kind_of, missing)), self.anchors()
+        alter, f_rand = tuple(map(_alter, missing)), self.anchors()
         ran, seconds = side_by_side.run(
-            self.setting, self.field, self.keys, rules, kinds, _measured, (self.field, f_rand), kept, look
+            self.setting, self.field, self.keys, rules, alter, _measured, (self.field, f_rand), kept, look
         )
         tables: dict[str, Table] = {}
         for name, (rows, state) in zip(missing, ran, strict=True):
@@ -160,7 +161,7 @@ class Bench:
 
     def _num_compared(self, name: str, of_map_elites: Table | None = None) -> Float[Array, " K"]:
         """Slots that MAP-Elites fills on each task: with so many individuals of each rule, novelty is compared."""
-        if name == "me" or _kind_of(name):
+        if name == "me" or _alter(name):
             return jnp.full(self.field.tasks.num_tasks, float(self.setting.population_size))
         table = of_map_elites or self._read("me", {"rule": _fingerprint(self._rule("me"))})
         if table is None:
@@ -213,16 +214,12 @@ class Bench:
         write_arrays(self.folder / f"{name}.safetensors", "piece", arrays, description)
 
 
-def _kind_of(name: str) -> str:
-    """What is done to the descriptors: empty, `random` or `zero`."""
+def _alter(name: str) -> Callable | None:
+    """What is done to the descriptors: usually nothing."""
     kind = name.partition("@")[2]
     if kind and kind not in without_descriptors.KINDS:
         raise unknown("kind of descriptors", kind, without_descriptors.KINDS)
-    return kind
-
-
-def _tasks_of(name: str, tasks: TaskBatch) -> TaskBatch:
-    return without_descriptors.Altered(tasks, _kind_of(name)) if _kind_of(name) else tasks
+    return without_descriptors.KINDS.get(kind)
 
 
 def _fingerprint(rule: Rule) -> str:
@@ -251,19 +248,22 @@ def _measured(state: loop.State, measured_with: tuple[Field, Any]) -> dict[str, 
     }
 
 
-def evolve(sizes: tuple[int, int], rule: Rule, keys, field: Field, steps, look: Callable[[loop.State], Any]):
+def evolve(sizes: tuple[int, int], alter: Callable | None, rule: Rule, keys, field: Field, steps, look: Callable):
     """Whole runs on all tasks: the state at the end, and what `look` sees after each of the steps."""
-    rule, operator, (population_size, batch_size) = ready(rule), IsoLine.with_steps(), sizes
-    state = loop.begin(keys, field.tasks, rule, population_size, field.start)
-    return loop.evolve(
-        lambda state: loop.step(state, field.tasks, rule, operator, batch_size, field.start), state, steps, look
-    )
+    rules, operator, (population_size, batch_size) = (ready(rule),), IsoLine.with_steps(), sizes
+
+    def step(states):
+        return loop.step_together(states, field.tasks, rules, operator, batch_size, field.start, (alter,))
+
+    states = loop.begin_together(keys, field.tasks, rules, population_size, field.start, (alter,))
+    (state,), seen = loop.evolve(step, states, steps, lambda states: look(states[0]))
+    return state, seen
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _run(sizes: tuple[int, int], rule: Rule, keys, field: Field, f_rand, steps):
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _run(sizes: tuple[int, int], alter: Callable | None, rule: Rule, keys, field: Field, f_rand, steps):
     """Rows of measures, and the populations at the end."""
-    state, rows = evolve(sizes, rule, keys, field, steps, lambda state: _measured(state, (field, f_rand)))
+    state, rows = evolve(sizes, alter, rule, keys, field, steps, lambda state: _measured(state, (field, f_rand)))
     return rows, state.population.fitness, state.population.descriptor
 
 

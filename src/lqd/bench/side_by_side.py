@@ -21,12 +21,10 @@ from lqd.io.files import read_arrays, write_arrays
 from lqd.io.throttle import Throttle
 from lqd.rules.protocol import Rule, ready
 from lqd.search import saving
-from lqd.tasks import without_descriptors
 from lqd.tasks.task import Repeated
 
 KIND = "together"
 KEEP_S, KEEP_SHARE = 60.0, 0.05  # from one state to the next, and of the time for writing them
-_ALTER = {kind: functools.partial(without_descriptors.alter, kind) for kind in without_descriptors.KINDS}
 
 
 class Kept:
@@ -72,7 +70,7 @@ def run(
     field: Field,
     keys,
     rules: Sequence[Rule],
-    kinds: Sequence[str],
+    alter: driver.Alter,
     measure: driver.Measure,
     measured_with: Any,
     kept: Kept,
@@ -80,11 +78,11 @@ def run(
 ) -> tuple[list[tuple[dict[str, np.ndarray], loop.State]], float]:
     """For each rule: its measures at the setting's rows, and its last state; and how many seconds all took.
 
-    Each rule sees descriptors of its kind (see `without_descriptors`; empty: as they are).
+    What each rule sees of the descriptors may be `alter`ed.
     """
     if not isinstance(field.tasks, Repeated):
         raise TypeError(f"one task under several seeds can be run side by side, not {type(field.tasks).__name__}")
-    num, alter = len(keys), tuple(_ALTER.get(kind) for kind in kinds)
+    num = len(keys)
     begin = functools.partial(
         loop.begin_together, keys, field.tasks, tuple(map(ready, rules)), setting.population_size, field.start, alter
     )
