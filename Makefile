@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-as-users test-long test-oldest test-newest test-robots test-qdax docs check format bench-arm clean
@@ -18,9 +18,9 @@ $(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) -e .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.core
+$(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) -e '.[dev]'
-	@touch $@
+	@touch $(VENV)/.core $@
 
 demo: $(VENV)/.core ## three hand-made rules and a learned one on a robot arm, a table and a picture
 	$(BIN)/lqd demo
