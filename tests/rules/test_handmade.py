@@ -7,21 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lqd.rules import blocks, cvt, neighbours
-from lqd.rules.handmade import DominatedNoveltySearch, GeneticAlgorithm, MapElites, NoveltySearch, Random
+from lqd.rules import blocks, catalogue, cvt, handmade, neighbours
+from lqd.rules.handmade import DominatedNoveltySearch, MapElites, NoveltySearch, Random
 from lqd.rules.learned.rule import Learned
 from lqd.rules.protocol import FunctionRule
 
 INF = np.inf
 KEY = jax.random.key(0)
-RULES = {
-    "ga": GeneticAlgorithm(),
-    "random": Random(),
-    "ns": NoveltySearch(),
-    "dns": DominatedNoveltySearch(),
-    "me": MapElites(jnp.array([[0.25, 0.25], [0.25, 0.75], [0.75, 0.25], [0.75, 0.75]], jnp.float32)),
-    "learned": Learned.init(jax.random.key(1)),
-}
+CELLS = jnp.array([[0.25, 0.25], [0.25, 0.75], [0.75, 0.25], [0.75, 0.75]], jnp.float32)
+RULES = {name: handmade.by_name(name, CELLS) for name in handmade.NAMES}
+RULES["learned"] = Learned.init(jax.random.key(1))
 every_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
 
 
@@ -36,6 +31,10 @@ def scores(rule, fitness, descriptor, key=KEY):
 
 def column(*values):
     return np.array(values, np.float32)[:, None]
+
+
+def test_every_rule_has_a_title():
+    assert set(handmade.NAMES) < set(catalogue.RULES)
 
 
 # Hand-computed cases
