@@ -31,8 +31,8 @@ SPREAD = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.dev ## the fast suite; it compiles quickly, not well
 	$(BIN)/python -m pytest $(SPREAD)
 
-# The golden numbers, and a second time what depends on the compiler: equal bits, going on where it stopped, kernels.
-AS_USERS := tests/golden tests/evolution/test_numbers.py tests/search/test_saving.py tests/rules/learned \
+# The golden numbers, and a second time what depends on the compiler: equal bits, digits, resuming, kernels.
+AS_USERS := tests/golden tests/evolution/test_numbers.py tests/search/test_saving.py tests/rules tests/tasks/bbob \
   tests/test_compilation.py
 
 test-as-users: $(VENV)/.dev ## golden numbers, equal bits, resuming and kernels, compiled as users do
