@@ -32,8 +32,9 @@ test: $(VENV)/.dev ## the fast suite; it compiles quickly, not well
 	$(BIN)/python -m pytest $(SPREAD)
 
 # The golden numbers, and a second time what depends on the compiler: equal bits, digits, resuming, kernels.
-AS_USERS := tests/golden tests/evolution/test_numbers.py tests/search/test_saving.py tests/rules tests/tasks/bbob \
-  tests/test_compilation.py
+AS_USERS := tests/golden tests/evolution/test_numbers.py tests/search/test_saving.py tests/tasks/bbob/test_functions.py \
+  tests/rules/test_ribs_parity.py $(addprefix tests/rules/learned/,test_rule.py test_recipe2.py test_precision.py \
+  test_dispatch.py::test_every_kind_of_size) tests/test_compilation.py
 
 test-as-users: $(VENV)/.dev ## golden numbers, equal bits, resuming and kernels, compiled as users do
 	$(BIN)/python -m pytest $(SPREAD) --as-users $(AS_USERS)
