@@ -31,12 +31,13 @@ SPREAD = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.dev ## the fast suite; it compiles quickly, not well
 	$(BIN)/python -m pytest $(SPREAD)
 
-# The golden numbers, and a second time what depends on the compiler: equal bits, digits, resuming, kernels.
+# The golden numbers and kills, which run only here; and a second time what depends on the compiler.
 AS_USERS := tests/golden tests/evolution/test_numbers.py tests/search/test_saving.py tests/tasks/bbob/test_functions.py \
   tests/rules/test_ribs_parity.py $(addprefix tests/rules/learned/,test_rule.py test_recipe2.py test_precision.py \
-  test_dispatch.py::test_every_kind_of_size) tests/test_compilation.py
+  test_dispatch.py::test_every_kind_of_size) tests/test_compilation.py tests/test_faults.py \
+  tests/rules/learned/test_dispatch.py::test_the_tests_of_the_plain_rule_pass_with_the_kernel
 
-test-as-users: $(VENV)/.dev ## golden numbers, equal bits, resuming and kernels, compiled as users do
+test-as-users: $(VENV)/.dev ## golden numbers, kills and resuming, equal bits, kernels: compiled as users do
 	$(BIN)/python -m pytest $(SPREAD) --as-users $(AS_USERS)
 
 test-long: $(VENV)/.dev ## the fast suite and the slow tests, compiled as users do

@@ -1,6 +1,6 @@
 """Killed, terminated, out of room, twice at once: after each the resumed result is the undisturbed one, bit for bit.
 
-Five random moments in the fast suite, fifty with `--long`; the seed is printed by a failure.
+Five random moments in `make test-as-users`, fifty with `--long`; the seed is printed by a failure.
 """
 
 import json
@@ -18,6 +18,8 @@ import pytest
 
 from lqd.io.files import read_arrays, torn_files
 from lqd.meta.log import read as read_log
+
+pytestmark = pytest.mark.as_users  # processes that are started again and again: as users do it
 
 PROGRAM = pathlib.Path(__file__).with_name("fault_programs.py")
 NAMES = ("ask_tell", "optimize", "bench", "train")

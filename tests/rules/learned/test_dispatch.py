@@ -288,6 +288,7 @@ def test_a_network_that_is_too_wide_runs_plain_unless_asked_otherwise(monkeypatc
         dispatch.fastest_forward(wide)
 
 
+@pytest.mark.as_users
 def test_the_tests_of_the_plain_rule_pass_with_the_kernel(request):
     """The same tests, in a process of its own, because compiled programs remember what they were made with."""
     files = ["tests/rules/learned/test_rule.py", "tests/rules/learned/test_recipe2.py"]
