@@ -18,6 +18,10 @@ import lqd
 pytestmark = pytest.mark.as_users
 
 
+# On another machine. Adam divides tiny gradients by their own size, which makes steps of roundings.
+TOLERANCE = {"command_imitate": 5e-3}
+
+
 @pytest.fixture(scope="module")
 def golden():
     return doors.kept()
@@ -36,7 +40,7 @@ def test_a_door_gives_the_numbers_it_gave(door, golden):
         if made == doors.machine():
             np.testing.assert_array_equal(found[name], value, err_msg=name)
         else:
-            np.testing.assert_allclose(found[name], value, rtol=2e-3, atol=2e-4, err_msg=name)
+            np.testing.assert_allclose(found[name], value, rtol=2e-3, atol=TOLERANCE.get(door, 2e-4), err_msg=name)
 
 
 @pytest.fixture
