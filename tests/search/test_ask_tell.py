@@ -357,10 +357,12 @@ def written(tmp_path_factory):
 READERS = {"state": lqd.AskTell.load, "result": lqd.Result.load, "rule": lqd.load}
 
 
-@pytest.mark.parametrize("kind", READERS)
-def test_whole_files_are_read(written, kind):
-    READERS[kind](written / kind)
-    READERS[kind](str(written / kind))
+@pytest.mark.parametrize("given", [pathlib.Path, str])
+def test_whole_files_are_read(written, given):
+    state, result, rule = (READERS[kind](given(written / kind)) for kind in ("state", "result", "rule"))
+    np.testing.assert_array_equal(state.result().x, result.x)
+    assert len(result.x) == N
+    np.testing.assert_array_equal(rule.params["score"]["weight"], lqd.rule("lqd-untrained").params["score"]["weight"])
 
 
 @pytest.mark.parametrize("kind", READERS)

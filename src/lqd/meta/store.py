@@ -74,11 +74,9 @@ class Store:
             raise Unreadable(f"no state in {self.folder} can be read: {' '.join(damaged)}")
         return None
 
-    @contextlib.contextmanager
-    def lock(self):
+    def lock(self) -> contextlib.AbstractContextManager[None]:
         """Keeps a second process out."""
-        with locked(self.folder, "--out"):
-            yield
+        return locked(self.folder, "--out")
 
 
 def read(path: pathlib.Path) -> Saved:

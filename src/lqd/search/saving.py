@@ -145,11 +145,9 @@ class CheckpointFolder:
         self.path = self.folder / "state.safetensors"
         self._throttle = Throttle(EVERY_S, SHARE, at_once=True)
 
-    @contextlib.contextmanager
-    def lock(self):
+    def lock(self) -> contextlib.AbstractContextManager[None]:
         """The folder is this process's alone."""
-        with locked(self.folder, "checkpoint"):
-            yield self
+        return locked(self.folder, "checkpoint")
 
     def saved(self, settings: Settings, backend: str, num_evaluations: int) -> Saved | None:
         """What to go on from: None at the beginning; an error where that cannot be meant."""
