@@ -138,8 +138,8 @@ def lost_differences(exact: np.ndarray, rounded: np.ndarray) -> str | None:
     steps = f"near {near:.3g} it has steps of {np.spacing(np.float32(near)):.2g}"
     return (
         f"fitness has {before} different values, of which single precision tells {after} apart "
-        f"({steps if near >= tiny else f'below {tiny:.2g} everything counts as 0'}). Equals are ranked by age: "
-        f"subtract a constant, or scale."
+        f"({steps if near >= tiny else f'below {tiny:.2g} everything counts as 0'}). Rules see the others "
+        f"as equals: subtract a constant, or scale."
     )
 
 

@@ -16,6 +16,7 @@ from lqd.errors import InvalidInput, Unreadable
 from lqd.evolution import driver
 from lqd.io.files import read_arrays, write_arrays
 from lqd.rules import catalogue
+from lqd.rules.learned import recipe2
 from lqd.tasks.bbob import instances
 
 TINY = dataclasses.replace(
@@ -326,6 +327,16 @@ def test_a_piece_from_before_a_field_was_there_is_still_good(tmp_path):
     assert bench._read("old", {}) is not None
     other = runner.Bench(dataclasses.replace(setting, episode_length=10), tmp_path)
     assert other._read("old", {}) is None
+
+
+def test_a_piece_knows_the_weights_and_the_tie_break_it_was_made_with(monkeypatch):
+    by_distance, paper = catalogue.rule("lqd-f"), catalogue.rule("lqd-f-paper")
+    before = [runner._fingerprint(rule) for rule in (by_distance, paper)]
+    assert len({*before, runner._fingerprint(catalogue.rule("lqd-n"))}) == 3
+    monkeypatch.setattr(recipe2, "TIE_BREAK", 3)
+    after = [runner._fingerprint(rule) for rule in (by_distance, paper)]
+    assert after[0] != before[0]
+    assert after[1] == before[1]  # the paper's features break no ties
 
 
 def test_columns_are_functions_by_dimensions(tmp_path):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lqd.rules import blocks, catalogue, cvt, handmade, neighbours
 from lqd.rules.handmade import DominatedNoveltySearch, MapElites, NoveltySearch, Random
+from lqd.rules.learned.network import Architecture
 from lqd.rules.learned.rule import Learned
 from lqd.rules.protocol import FunctionRule
 
@@ -17,6 +18,7 @@ KEY = jax.random.key(0)
 CELLS = jnp.array([[0.25, 0.25], [0.25, 0.75], [0.75, 0.25], [0.75, 0.75]], jnp.float32)
 RULES = {name: handmade.by_name(name, CELLS) for name in handmade.NAMES}
 RULES["learned"] = Learned.init(jax.random.key(1))
+RULES["by-distance"] = Learned.init(jax.random.key(1), Architecture(recipe=2))
 every_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
 
 
@@ -130,6 +132,23 @@ def test_scores_move_with_the_individuals(rule):
     order = np.random.default_rng(2).permutation(len(fitness))
     plain, permuted = scores(rule, fitness, descriptor), scores(rule, fitness[order], descriptor[order])
     np.testing.assert_allclose(permuted, plain[order], rtol=1e-4, atol=1e-5)
+
+
+@every_rule
+@pytest.mark.parametrize("values", [1, 2], ids=["all fitness equal", "fitness 0 or 1"])
+def test_scores_move_with_the_individuals_where_fitness_is_equal(rule, values):
+    if isinstance(rule, Random):
+        pytest.skip("survival by lot is by position")
+    fitness, descriptor = random_population(1, num=40)
+    fitness[fitness > -INF] = np.arange(np.sum(fitness > -INF)) % values
+    plain = scores(rule, fitness, descriptor)
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(len(fitness))
+        moved = scores(rule, fitness[order], descriptor[order])
+        if isinstance(rule, MapElites):  # of equals in a cell the first stays: the cell keeps one, whoever that is
+            moved, plain = np.sort(moved), np.sort(plain)
+            order = np.arange(len(order))
+        np.testing.assert_allclose(moved, plain[order], rtol=1e-4, atol=1e-5)
 
 
 @every_rule

@@ -28,6 +28,7 @@ from lqd.io import manifest
 from lqd.io.files import flatten, read_arrays, write_arrays
 from lqd.meta.validation import SEED
 from lqd.rules import catalogue, cvt
+from lqd.rules.learned import recipe2
 from lqd.rules.learned.rule import Learned
 from lqd.rules.protocol import Rule, ready
 from lqd.tasks import without_descriptors
@@ -223,12 +224,14 @@ def _alter(name: str) -> Callable | None:
 
 
 def _fingerprint(rule: Rule) -> str:
-    """Changes with the weights of a learned rule."""
+    """Changes with the weights of a learned rule, and with the version of what else its scores depend on."""
     if not isinstance(rule, Learned):
         return type(rule).__name__
     digest = hashlib.sha256()
     for name, array in sorted(flatten(rule.params).items()):
         digest.update(name.encode() + array.tobytes())
+    if rule.architecture.recipe == 2:
+        digest.update(f"tie-break {recipe2.TIE_BREAK}".encode())
     return digest.hexdigest()[:16]
 
 

@@ -187,7 +187,7 @@ def test_the_gpu_compiler_gets_a_program(num, exact, architecture):
     if num > dispatch.MAX_FUSED and architecture.recipe == 2:
         pytest.skip("runs plain")
     params = jax.eval_shape(lambda: network.init_params(jax.random.key(0), architecture))
-    num_columns = 2 + architecture.recipe
+    num_columns = {1: 3, 2: 5}[architecture.recipe]
     x, filled = jax.ShapeDtypeStruct((num, num_columns), jnp.float32), jax.ShapeDtypeStruct((num,), bool)
     run = jax.jit(lambda params, x, filled: dispatch.forward(params, 4, x, filled, exact=exact))
     text = run.trace(params, x, filled).lower(lowering_platforms=("cuda",)).as_text()

@@ -28,11 +28,29 @@ def population(num=30, dim=2, seed=0):
     generator = np.random.default_rng(seed)
     fitness = generator.normal(size=num).astype(np.float32)
     fitness[[3, num - 1]] = -INF
-    fitness[5:8] = fitness[4]  # equals: the first of them counts as fitter
+    fitness[5:8] = fitness[4]  # equals, of which the tie-break says who counts as fitter
+    fitness[10] = fitness[11]  # equal in everything: the first counts as fitter
     descriptor = generator.normal(size=(num, dim)).astype(np.float32)
     descriptor[10] = descriptor[11]
     descriptor[12] *= 30  # further than far
     return fitness, descriptor
+
+
+def numpy_tie_break(descriptor):
+    """The docstring of `recipe2.tie_break`, one individual after the other, on whole numbers of Python."""
+    relative = descriptor - descriptor.min(0)
+    scaled = relative / relative.max() * np.float32(1024)
+    found = []
+    for row in scaled:
+        mixed, along, weights = 0, 0.0, [0.6180339887**c for c in range(len(row))]
+        for value, weight in zip(row, weights, strict=True):
+            mixed = ((mixed ^ int(value)) + 0x9E3779B9) % 2**32
+            mixed = (mixed ^ (mixed >> 16)) * 0x85EBCA6B % 2**32
+            mixed = (mixed ^ (mixed >> 13)) * 0xC2B2AE35 % 2**32
+            mixed ^= mixed >> 16
+            along += weight * (float(value) % 1) / sum(weights)
+        found.append((mixed >> 17) * 2**15 + along * 2**15)
+    return np.array(found)
 
 
 def numpy_forward(params, num_heads, fitness, descriptor):
@@ -45,7 +63,8 @@ def numpy_forward(params, num_heads, fitness, descriptor):
     d = d / np.sqrt((d**2).sum(1).mean())
     squared = ((d[:, None] - d) ** 2).sum(-1) + 1e-4
     rank = np.array([((f < one).sum() + (f <= one).sum()) / num - 1 for one in f])
-    order = [(-f[i], i) for i in range(num)]
+    first = numpy_tie_break(descriptor[keep])
+    order = [(-f[i], -first[i], i) for i in range(num)]
     sees = [[[j for j in range(num) if j != i], [j for j in range(num) if order[j] < order[i]]] for i in range(num)]
     least = np.array([[min(squared[i, who], default=16.0) for who in sees[i]] for i in range(num)])
     tokens = np.column_stack([(f - f.mean()) / f.std(), rank, 1 + np.log(np.minimum(least, 16.0)) / 4])
@@ -105,17 +124,50 @@ def test_eight_heads():
 
 def test_turning_moving_and_stretching_the_descriptor_changes_nothing(rule):
     fitness, descriptor = population(dim=3)
+    fitness[[5, 6, 7, 10]] += [1, 2, 3, 4]  # of equals, a turn may change who counts as fitter
     turn, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))
     moved = (7 * descriptor @ turn + [1, -2, 3]).astype(np.float32)
     np.testing.assert_allclose(rule(None, fitness, moved), rule(None, fitness, descriptor), rtol=2e-2, atol=5e-3)
 
 
-def test_scores_move_with_the_individuals(rule):
-    fitness, descriptor = population()
-    fitness[5:8] += [1, 2, 3]  # of equals, the order would decide
-    order = np.random.default_rng(2).permutation(len(fitness))
-    moved = rule(None, fitness[order], descriptor[order])
-    np.testing.assert_allclose(moved, np.asarray(rule(None, fitness, descriptor))[order], rtol=1e-3, atol=1e-3)
+@pytest.mark.parametrize("dim", [1, 2, 8])
+def test_moving_and_stretching_the_descriptor_changes_nothing_where_all_fitness_is_equal(rule, dim):
+    _, descriptor = population(num=100, dim=dim)
+    fitness, moved = np.zeros(100, np.float32), (1000 * descriptor + 1).astype(np.float32)
+    np.testing.assert_allclose(rule(None, fitness, moved), rule(None, fitness, descriptor), rtol=2e-2, atol=5e-3)
+
+
+@pytest.mark.parametrize("num_values", [1, 2, 5, 1000])
+@pytest.mark.parametrize("dim", [1, 2, 8])
+def test_scores_move_with_the_individuals(rule, dim, num_values):
+    """Also where many are equal in fitness; 128 of 160 survive, and they are the same individuals."""
+    _, descriptor = population(num=160, dim=dim)
+    descriptor[10] += 0.1  # nobody is there twice
+    if dim > 1:
+        descriptor[20:40, 0] = np.round(descriptor[20:40, 0])  # equal in some of the coordinates
+    fitness = (np.arange(160) * 7 % num_values).astype(np.float32)
+    plain = np.asarray(rule(None, fitness, descriptor))
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(160)
+        moved = np.asarray(rule(None, fitness[order], descriptor[order]))
+        np.testing.assert_allclose(moved, plain[order], rtol=1e-3, atol=1e-3)
+        assert set(order[np.argsort(-moved)[:128]]) == set(np.argsort(-plain)[:128])
+
+
+def test_the_tie_break_is_no_direction():
+    """Where the descriptor is higher, the tie-break is not."""
+    descriptor = jnp.asarray(np.random.default_rng(0).random((4000, 3), np.float32))
+    found = np.asarray(recipe2.tie_break(descriptor, jnp.ones(4000, bool)))
+    assert len(np.unique(found)) > 3990
+    assert np.isfinite(found).all() and found.min() > 0
+    above = (found > np.median(found)).astype(float)
+    assert max(abs(np.corrcoef(above, descriptor[:, c])[0, 1]) for c in range(3)) < 0.06
+
+
+def test_equals_in_everything_have_the_same_tie_break():
+    descriptor = jnp.zeros((5, 2)).at[0].set(1.0)
+    found = np.asarray(recipe2.tie_break(descriptor, jnp.asarray([True, True, True, True, False])))
+    assert found[1] == found[2] == found[3] != found[0]
 
 
 def test_empty_slots_say_nothing(rule):

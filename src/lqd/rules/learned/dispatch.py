@@ -21,6 +21,7 @@ from lqd.rules.learned.layers import Params
 from lqd.rules.learned.network import Architecture
 from lqd.rules.learned.pallas import recipe1 as fused1
 from lqd.rules.learned.pallas import recipe2 as fused2
+from lqd.rules.learned.recipe2 import NUM_FIRST
 
 Packed = tuple[tuple[Array, ...], Bool[Array, ""]]
 
@@ -86,7 +87,9 @@ def _compiles(recipe: int) -> bool:
     """Whether this GPU's compiler accepts the kernel: tried once on a small one, with a warning if not."""
     architecture = Architecture(num_layers=1, recipe=recipe)
     shapes = jax.eval_shape(lambda: network.init_params(jax.random.key(0), architecture))
-    x, filled = jax.ShapeDtypeStruct((32, 2 + recipe), jnp.float32), jax.ShapeDtypeStruct((32,), bool)
+    one = jax.ShapeDtypeStruct((32,), jnp.float32), jax.ShapeDtypeStruct((32, 2), jnp.float32)
+    x = jax.eval_shape(functools.partial(network.features, recipe=recipe), *one)
+    filled = jax.ShapeDtypeStruct((32,), bool)
     try:
         jax.jit(forward, static_argnums=1).lower(shapes, architecture.num_heads, x, filled).compile()
     except Exception as error:  # whatever a compiler may raise
@@ -166,7 +169,7 @@ def _forward_of(num_heads: int, exact: bool, interpret: bool) -> Callable:
         params, (packed, fits) = weights
         recipe = _recipe(params)
         num, num_columns = x.shape[2:]
-        if num > MAX_FUSED or (recipe is fused2 and fused2.pair_columns(num_columns - 2) > MAX_WIDTH):
+        if num > MAX_FUSED or (recipe is fused2 and fused2.pair_columns(num_columns - NUM_FIRST) > MAX_WIDTH):
             if recipe is fused1:
                 return jax.vmap(jax.vmap(tiled, in_axes=(None, 0, 0)))(params, x, filled)
             return _map_of_maps(num_heads, params, x, filled, max(1, MAX_PLAIN_TABLE // (num_heads * num**2)))

@@ -58,12 +58,20 @@ def standardise(column: Float[Array, " P"], filled: Bool[Array, " P"]) -> Float[
     return standardise_together(column[:, None], filled)[:, 0]
 
 
-def standardise_together(columns: Float[Array, "P D"], filled: Bool[Array, " P"]) -> Float[Array, "P D"]:
-    """Mean 0 each, and one common scale: squared distances from the mean are 1 on average."""
+def from_lowest(columns: Float[Array, "P D"], filled: Bool[Array, " P"]) -> Float[Array, "P D"]:
+    """Each column from its lowest value on, over one power of two that brings all below 1; an empty slot is 0.
+
+    No sum is involved, so an individual's row has the same bits wherever the individual is stored.
+    """
     columns, _ = unit_scale(jnp.where(filled[:, None], columns, 0.0))
     lowest = jnp.min(jnp.where(filled[:, None], columns, jnp.inf), axis=0)
     columns = jnp.where(filled[:, None], columns - jnp.where(lowest < jnp.inf, lowest, 0.0), 0.0)
-    columns, _ = unit_scale(columns)
+    return unit_scale(columns)[0]
+
+
+def standardise_together(columns: Float[Array, "P D"], filled: Bool[Array, " P"]) -> Float[Array, "P D"]:
+    """Mean 0 each, and one common scale: squared distances from the mean are 1 on average."""
+    columns = from_lowest(columns, filled)
     num = jnp.maximum(jnp.sum(filled.astype(columns.dtype)), 1.0)
     centred = jnp.where(filled[:, None], columns - jnp.sum(columns, axis=0) / num, 0.0)
     deviation = jnp.sqrt(jnp.sum(centred**2) / num)

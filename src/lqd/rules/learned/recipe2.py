@@ -11,8 +11,9 @@ nearest fitter one are. A head weighs individuals by `exp(-a * squared distance)
     2, 6, ..   fitter ones     of the head
     3, 7, ..   fitter ones     of the head, over the squared distance of the nearest of them
 
-Of equals the one that comes first counts as fitter: of two alike, one has a neighbour that is better. In the loop the
-older one comes first.
+Of equals in fitness, one still counts as fitter: of two alike, one has a neighbour that is better. Which one is
+decided by a fixed pseudo-random function of the descriptor relative to the population (`tie_break`), so scores follow
+the individuals wherever they are stored. Only where descriptors are equal too does the one that comes first count.
 
 Besides its values a head gives how many individuals it saw (the logarithm of the sum of weights, the nearest counting
 one) and how far away they are (that of a soft minimum of squared distances): local density, at a learned scale.
@@ -32,6 +33,9 @@ from lqd.rules.learned.layers import PRECISION, Params
 
 NUM_KINDS = 4
 NUM_TOKENS = 4  # fitness, rank, distance to the nearest other, to the nearest fitter one
+NUM_FIRST = 3  # columns of the features before the descriptor's: fitness, rank, tie-break
+TIE_BREAK = 2  # its version, by which kept results know theirs; 1 was the position alone
+NUM_CELLS, NUM_STEPS = 2**10, 2**15  # along the longest side of the population, and within a cell
 NEAR, FAR = 1e-4, 16.0
 BLUNTEST, SHARPEST = 1e-3, 1e4
 COUNTED = 512  # individuals up to which counting is faster than sorting
@@ -59,14 +63,44 @@ def init_params(key: Key[Array, ""], num_layers: int, width: int, num_heads: int
     }
 
 
-def features(fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Float[Array, "P D+2"]:
-    """Fitness, its rank in [-1, 1], and the descriptor relative to the population's mean and spread."""
+def features(fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Float[Array, "P D+3"]:
+    """Fitness, its rank in [-1, 1], the tie-break, and the descriptor relative to the population's mean and spread."""
     filled = fitness > -jnp.inf
     relative = layers.standardise(fitness, filled)
     num = jnp.maximum(jnp.sum(filled.astype(jnp.float32)), 1.0)
     below, not_above = _num_below(jnp.where(filled, fitness, jnp.inf))
     rank = jnp.where(filled, (below + not_above).astype(jnp.float32) / num - 1, 0.0)
-    return jnp.column_stack([relative, rank, layers.standardise_together(descriptor, filled)])
+    place = layers.standardise_together(descriptor, filled)
+    return jnp.column_stack([relative, rank, tie_break(descriptor, filled), place])
+
+
+def tie_break(descriptor: Float[Array, "P D"], filled: Bool[Array, " P"]) -> Float[Array, " P"]:
+    """A positive number per individual, pseudo-random in where it lies: of equals in fitness, the higher one counts.
+
+    The population's box is divided into cells, whose order is random; within a cell the order is along a line. So
+    neither the units of the descriptor nor their rounding matter, but for the few at the edge of a cell. The numbers
+    are whole, and stored as the floats that have the same order.
+    """
+    columns = layers.from_lowest(descriptor, filled)
+    longest = jnp.max(columns)
+    scaled = columns / jnp.where(longest > 0, longest, 1.0) * NUM_CELLS
+    cell = jnp.floor(scaled)
+    mixed, along, weight, weights = jnp.uint32(0), jnp.float32(0), 1.0, 0.0
+    for c in range(descriptor.shape[1]):
+        mixed = _mixed(mixed ^ cell[:, c].astype(jnp.uint32))
+        along, weights = along + weight * (scaled[:, c] - cell[:, c]), weights + weight
+        weight *= 0.6180339887  # so that different points of a cell are at different places along the line
+    step = jnp.clip(along / weights * NUM_STEPS, 0, NUM_STEPS - 1).astype(jnp.uint32)
+    number = (mixed >> 17) * jnp.uint32(NUM_STEPS) + step
+    return jax.lax.bitcast_convert_type(number + jnp.uint32(2**23), jnp.float32)  # from the least normal number on
+
+
+def _mixed(bits):
+    """A whole number made pseudo-random: each bit given changes about half of all bits (a common integer hash)."""
+    bits = bits + jnp.uint32(0x9E3779B9)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        bits = (bits ^ (bits >> shift)) * jnp.uint32(factor)
+    return bits ^ (bits >> 16)
 
 
 def _num_below(values: Float[Array, " P"]):
@@ -83,10 +117,10 @@ def _logarithm(squared):
     return 1 + jnp.log(jnp.clip(squared, NEAR, FAR)) / 4
 
 
-def forward(params: Params, num_heads: int, x: Float[Array, "P D+2"], filled: Bool[Array, " P"]) -> Float[Array, " P"]:
+def forward(params: Params, num_heads: int, x: Float[Array, "P D+3"], filled: Bool[Array, " P"]) -> Float[Array, " P"]:
     """Features in, one score per individual out."""
     num = x.shape[0]
-    fitness, place = x[:, 0], x[:, 2:]
+    fitness, tie_break, place = x[:, 0], x[:, 2], x[:, NUM_FIRST:]
     index = jnp.arange(num)
 
     def pairs(rows):
@@ -95,7 +129,9 @@ def forward(params: Params, num_heads: int, x: Float[Array, "P D+2"], filled: Bo
         squared = sum((difference**2 for difference in differences), start=jnp.float32(NEAR))
         others = index[rows][:, None] != index
         fitter = fitness > fitness[rows][:, None]
-        fitter |= (fitness == fitness[rows][:, None]) & (index < index[rows][:, None])
+        ahead = tie_break > tie_break[rows][:, None]
+        ahead |= (tie_break == tie_break[rows][:, None]) & (index < index[rows][:, None])
+        fitter |= (fitness == fitness[rows][:, None]) & ahead
         return squared, jnp.stack([others, fitter]) & filled
 
     def nearest(rows):

@@ -24,6 +24,7 @@ from lqd.rules.learned import recipe2
 from lqd.rules.learned.layers import Params
 from lqd.rules.learned.pallas import split_precision
 from lqd.rules.learned.pallas.split_precision import LOG2_E, Arithmetic, dot, dot_transposed
+from lqd.rules.learned.recipe2 import NUM_FIRST
 
 UNIT = np.float32(2.0**6)  # keys are multiplied and queries divided by it: then both are within half precision
 WALL = np.float32(2.0**8)  # times the sharpness: at most what a query may hold, and even for the bluntest enough
@@ -78,7 +79,7 @@ def fused(packed, x, filled, *, num_features: int, num_heads: int, exact: bool, 
         rows=rows,
         num_features=num_features,
         width=num_features // num_heads,
-        num_dimensions=x.shape[2] - 3,
+        num_dimensions=x.shape[2] - NUM_FIRST - 1,
         do=Arithmetic(exact, interpret),
     )
     scores = split_precision.launch(body, num_warps, interpret, packed, _sorted(x, rows, num_warps, interpret))
@@ -91,11 +92,11 @@ def fused(packed, x, filled, *, num_features: int, num_heads: int, exact: bool, 
 def _sorted(x, rows: int, num_warps: int, interpret: bool):
     """Columns of queries for sharpness 1 and nearest 0, in float32, and of keys, in halves; who stands where; and x.
 
-    All with the fittest first; of equals, the one with the lower index; empty slots last. A kernel of its own, because
+    All with the fittest first, of equals by the tie-break, then by the index; empty slots last. A kernel of its own, because
     XLA sorts slowly, and compiles for minutes if it is to count who is ahead of whom (jax 0.11.2, H200).
     """
     num_rules, num_populations, num_inputs, size = x.shape
-    total, num_columns = num_rules * num_populations, pair_columns(num_inputs - 3)
+    total, num_columns = num_rules * num_populations, pair_columns(num_inputs - NUM_FIRST - 1)
     shapes = [(size, num_columns), (size, num_columns), (size,), (num_inputs, size)]
     dtypes = [jnp.float32, jnp.float16, jnp.int32, jnp.float32]
 
@@ -117,23 +118,25 @@ def _sorted(x, rows: int, num_warps: int, interpret: bool):
 def _sort_body(x_ref, query_ref, key_ref, order_ref, sorted_ref, *, rows: int):
     num_inputs, size = x_ref.shape
     tiles = [pl.ds(start, rows) for start in range(0, size, rows)]
-    num_dimensions = num_inputs - 3
+    num_dimensions = num_inputs - NUM_FIRST - 1
 
     def fitness(tile):
         return jnp.where(x_ref[num_inputs - 1, tile] < 0, -jnp.inf, x_ref[0, tile])
 
     for i, tile in enumerate(tiles):
-        mine, index = fitness(tile)[:, None], i * rows + _iota(rows, 0)
+        mine, tie_break = fitness(tile)[:, None], x_ref[2, tile][:, None]
+        index = i * rows + _iota(rows, 0)
         ahead = jnp.zeros((rows, rows), jnp.int32)
         for j, other in enumerate(tiles):
-            theirs = fitness(other)[None, :]
-            is_ahead = (theirs > mine) | ((theirs == mine) & (j * rows + _iota(rows, 1) < index))
+            theirs, their_tie_break = fitness(other)[None, :], x_ref[2, other][None, :]
+            is_first = (their_tie_break == tie_break) & (j * rows + _iota(rows, 1) < index)
+            is_ahead = (theirs > mine) | ((theirs == mine) & ((their_tie_break > tie_break) | is_first))
             ahead = ahead + is_ahead.astype(jnp.int32)
         position = jnp.sum(ahead, axis=1)
         order_ref[position] = i * rows + jax.lax.broadcasted_iota(jnp.int32, (rows,), 0)
         for c in range(num_inputs):
             sorted_ref[c, position] = x_ref[c, tile]
-        place = [x_ref[2 + c, tile][:, None] for c in range(num_dimensions)]
+        place = [x_ref[NUM_FIRST + c, tile][:, None] for c in range(num_dimensions)]
         query, key = _pairs(place, x_ref[num_inputs - 1, tile][:, None], query_ref.shape[1])
         query_ref[position, :] = query
         key_ref[position, :] = key
@@ -197,9 +200,12 @@ def _body(
     def logits(i, j, query):
         if not do.exact:
             return dot_transposed(query, keys[j])
-        differences = (x_ref[c, tiles[i]][:, None] - x_ref[c, tiles[j]][None, :] for c in range(2, 2 + num_dimensions))
+        places = range(NUM_FIRST, NUM_FIRST + num_dimensions)
+        differences = (x_ref[c, tiles[i]][:, None] - x_ref[c, tiles[j]][None, :] for c in places)
         squared = functools.reduce(jnp.add, (difference * difference for difference in differences))
-        return jnp.where(x_ref[2 + num_dimensions, tiles[j]][None, :] < 0, HIDDEN, query[0] * (query[1] - squared))
+        return jnp.where(
+            x_ref[NUM_FIRST + num_dimensions, tiles[j]][None, :] < 0, HIDDEN, query[0] * (query[1] - squared)
+        )
 
     def masked(logits, on_diagonal, only_fitter):
         if not on_diagonal:
