@@ -1,7 +1,8 @@
 """What rules keep where fitness ties: `python benchmarks/ties.py`.
 
 The mean novelty of final populations where all fitness is equal, where it is 0 or 1, and where it is rounded to
-steps of half a power of ten. Fresh instances of two BBOB functions with their projections, dimensions 2 to 12, 32 seeds each.
+steps of half a power of ten. Fresh instances of two BBOB functions with their projections, dimensions 2 to 12, 32
+seeds each.
 """
 
 import argparse

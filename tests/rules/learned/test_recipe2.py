@@ -159,7 +159,8 @@ def test_the_tie_break_is_no_direction():
     descriptor = jnp.asarray(np.random.default_rng(0).random((4000, 3), np.float32))
     found = np.asarray(recipe2.tie_break(descriptor, jnp.ones(4000, bool)))
     assert len(np.unique(found)) > 3990
-    assert np.isfinite(found).all() and found.min() > 0
+    assert np.isfinite(found).all()
+    assert found.min() > 0
     above = (found > np.median(found)).astype(float)
     assert max(abs(np.corrcoef(above, descriptor[:, c])[0, 1]) for c in range(3)) < 0.06
 

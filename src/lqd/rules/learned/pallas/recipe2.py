@@ -92,8 +92,8 @@ def fused(packed, x, filled, *, num_features: int, num_heads: int, exact: bool, 
 def _sorted(x, rows: int, num_warps: int, interpret: bool):
     """Columns of queries for sharpness 1 and nearest 0, in float32, and of keys, in halves; who stands where; and x.
 
-    All with the fittest first, of equals by the tie-break, then by the index; empty slots last. A kernel of its own, because
-    XLA sorts slowly, and compiles for minutes if it is to count who is ahead of whom (jax 0.11.2, H200).
+    All with the fittest first, of equals by the tie-break, then by the index; empty slots last. A kernel of its own,
+    because XLA sorts slowly, and compiles for minutes if it is to count who is ahead of whom (jax 0.11.2, H200).
     """
     num_rules, num_populations, num_inputs, size = x.shape
     total, num_columns = num_rules * num_populations, pair_columns(num_inputs - NUM_FIRST - 1)
