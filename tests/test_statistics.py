@@ -1,5 +1,7 @@
 """The statistics against hand-made examples, planted differences and planted nulls."""
 
+import collections
+import fractions
 import itertools
 import math
 
@@ -54,6 +56,63 @@ def test_with_ties_it_counts_all_ways_to_deal_the_ranks():
     assert statistics.mann_whitney(ours, theirs)[0] == pytest.approx(expected)
 
 
+def exact_mean_ranks(ours, theirs):
+    """Seed scores in fractions, from comparisons alone: the mean over functions of the rank among all runs."""
+    both = np.concatenate([ours, theirs])
+    below, equal = ((compare(both[:, None], both).sum(axis=1)) for compare in (np.greater, np.equal))
+    ranks = 2 * below + equal + 1  # doubled
+    scores = [sum(map(fractions.Fraction, map(int, row)), fractions.Fraction()) / (2 * both.shape[1]) for row in ranks]
+    return scores[: len(ours)], scores[len(ours) :]
+
+
+def dealt(scores, num_ours):
+    """Every sum of doubled ranks that so many of these scores can have, and how many choices have it."""
+    doubled = [sum((one > other) - (one < other) for other in scores) for one in scores]  # ranks, doubled and centred
+    ways = {(0, 0): 1}
+    for rank in doubled:
+        more = collections.Counter(ways)
+        for (num, total), count in ways.items():
+            if num < num_ours:
+                more[num + 1, total + rank] += count
+        ways = more
+    return sum(doubled[:num_ours]), {total: count for (num, total), count in ways.items() if num == num_ours}
+
+
+def made_up(seed, num_seeds):
+    """Few values and few functions: many scores are the same in truth."""
+    return np.random.default_rng(seed).integers(0, 3, size=(2, num_seeds, 7)).astype(float)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_twenty_seeds_that_tie_stay_tied(seed):
+    ours, theirs = exact_mean_ranks(*made_up(seed, 20))
+    num_different = len(set(ours + theirs))
+    assert num_different < 40
+    found, ways = dealt(ours + theirs, 20)
+    low, high = (sum(n for total, n in ways.items() if sign * (total - found) >= 0) for sign in (-1, 1))
+    expected = min(1.0, 2 * min(low, high) / math.comb(40, 20))
+    scores = statistics.seed_scores(*made_up(seed, 20))
+    assert len(set(np.concatenate(scores).tolist())) == num_different
+    assert statistics.mann_whitney(*scores)[0] == pytest.approx(expected, rel=1e-12)
+
+
+def test_few_seeds_against_every_way_to_deal_them():
+    for seed in range(20):
+        ours, theirs = exact_mean_ranks(*made_up(seed, 5))
+        both = ours + theirs
+
+        def u(chosen, both=both):
+            rest = [both[i] for i in range(10) if i not in chosen]
+            return sum(int(both[i] > other) - int(both[i] < other) for i in chosen for other in rest)
+
+        dealt_out = np.array([u(chosen) for chosen in itertools.combinations(range(10), 5)])
+        found = u(range(5))
+        expected = min(1.0, 2 * min(np.mean(dealt_out >= found), np.mean(dealt_out <= found)))
+        p, delta = statistics.mann_whitney(*statistics.seed_scores(*made_up(seed, 5)))
+        assert p == pytest.approx(expected)
+        assert delta == pytest.approx(found / 25)
+
+
 def test_holm():
     assert statistics.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert statistics.holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
@@ -65,8 +124,8 @@ def test_a_seed_score_is_not_decided_by_the_scale_of_one_function():
     ours, theirs = rng.normal(size=(16, 8)), rng.normal(size=(16, 8))
     first = statistics.seed_scores(ours, theirs)
     scale = 10.0 ** np.arange(8)
-    np.testing.assert_allclose(statistics.seed_scores(ours * scale, theirs * scale), first)
-    assert np.concatenate(first).mean() == pytest.approx(0.5)
+    np.testing.assert_array_equal(statistics.seed_scores(ours * scale, theirs * scale), first)
+    assert np.concatenate(first).sum() == 8 * 32 * 33  # on each function, twice the sum of 1 to 32
 
 
 def test_a_planted_difference_is_found_and_nulls_keep_the_family_level():

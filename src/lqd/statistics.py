@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int, Real
 
 
 def wins(ours: Float[np.ndarray, "..."], theirs: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
@@ -19,21 +19,21 @@ def wins(ours: Float[np.ndarray, "..."], theirs: Float[np.ndarray, "..."]) -> Fl
 
 def seed_scores(
     ours: Float[np.ndarray, "S F"], theirs: Float[np.ndarray, "S F"]
-) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, " S"]]:
-    """One number per seed: the mean over functions of the rank among the runs of both on that function, in (0, 1).
+) -> tuple[Int[np.ndarray, " S"], Int[np.ndarray, " S"]]:
+    """One number per seed: the sum over functions of twice the rank among the runs of both on that function.
 
-    Ranks, so that no function decides by the size of its values.
+    Ranks, so that no function decides by the size of its values; doubled, so that means of tied ranks are whole
+    numbers. Sums of whole numbers are exact: seeds that tie have equal scores, which means of fractions need not have.
     """
     from scipy.stats import rankdata
 
     both = np.concatenate([ours, theirs]).astype(np.float64)
     both = np.where(np.isnan(both), -np.inf, both)
-    ranks = (rankdata(both, axis=0) - 0.5) / len(both)
-    scores = ranks.mean(axis=1)
+    scores = np.rint(2 * rankdata(both, axis=0)).astype(int).sum(axis=1)
     return scores[: len(ours)], scores[len(ours) :]
 
 
-def mann_whitney(ours: Float[np.ndarray, " n"], theirs: Float[np.ndarray, " m"]) -> tuple[float, float]:
+def mann_whitney(ours: Real[np.ndarray, " n"], theirs: Real[np.ndarray, " m"]) -> tuple[float, float]:
     """Two-sided p-value, and Cliff's delta: the share of pairs in which ours is higher minus that of lower ones.
 
     Exact, also with ties: of all ways to deal out the ranks (means of ranks where tied), how many are as extreme. The
