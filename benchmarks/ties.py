@@ -32,6 +32,9 @@ def in_steps(_, found: Evaluation) -> Evaluation:
     return Evaluation(jnp.round(jnp.log10(1e-6 - found.fitness) * -2) / 2, found.descriptor, found.extras)
 
 
+KINDS = (all_equal, zero_or_one, in_steps)
+
+
 @functools.partial(jax.jit, static_argnums=0)
 def novelty(alter, rule, keys, field):
     def look(state):
@@ -47,7 +50,7 @@ def main() -> None:
     field = settings.field(jax.random.key(77), SETTING)
     keys = jax.random.split(jax.random.key(5), field.tasks.num_tasks)
     for name in rules:
-        for alter in (all_equal, zero_or_one, in_steps):
+        for alter in KINDS:
             found = np.asarray(novelty(alter, catalogue.rule(name), keys, field))
             error = found.std() / np.sqrt(len(found))
             print(f"{name:8} {alter.__name__:12} {found.mean():.4f} +- {error:.4f}", flush=True)

@@ -58,6 +58,14 @@ def inputs(num: int, architecture: Architecture, seed: int = 0, num_empty: int =
     return jnp.asarray(np.where(filled[:, None], x, np.float32(0))), jnp.asarray(filled)
 
 
+def tied(num: int, order=None):
+    """Features of recipe 2 of a population whose fitness is 0 or 1, stored in some order."""
+    descriptor = np.random.default_rng(3).standard_normal((num, 2), np.float32)
+    order = np.arange(num) if order is None else order
+    fitness = (np.arange(num) % 2).astype(np.float32)
+    return _features(jnp.asarray(fitness[order]), jnp.asarray(descriptor[order])), jnp.ones(num, bool)
+
+
 @functools.cache
 def of_runs(recipe: int = 1, num_generations: int = 24):
     """Features and filled slots of populations of 160 out of runs of a sharp rule on several functions."""

@@ -96,9 +96,12 @@ def upper_left(key, fitness, descriptor):
     return jnp.where(descriptor[:, 0] > 0.5, -jnp.inf, descriptor[:, 1])
 
 
+@pytest.mark.parametrize("equal", [False, True], ids=["", "equal fitness"])
 @pytest.mark.parametrize("rule", ["ga", "ns", "dns", "me", "lqd-f", upper_left])
-def test_who_stays_is_who_our_loop_keeps(rule):
+def test_who_stays_is_who_our_loop_keeps(rule, equal):
     first, then = batch(NUM), batch(12, seed=5)
+    if equal:
+        first, then = ((x, descriptor, jnp.zeros_like(fitness)) for x, descriptor, fitness in (first, then))
     repertoire = start(LQDRepertoire.with_rule("ga"), *first)
     ours = lqd.rule("me", centroids=CENTROIDS) if rule == "me" else rule
     ours = catalogue.resolve(ours, descriptor_bounds=None, population_size=NUM)

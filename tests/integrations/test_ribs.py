@@ -1,6 +1,7 @@
 """Our rules as a pyribs archive: schedulers, emitters, rankers and plots of pyribs work with it."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from ribs.archives import CVTArchive, DNSArchive
@@ -9,8 +10,10 @@ from ribs.schedulers import Scheduler
 
 import lqd
 from lqd.errors import InvalidInput
+from lqd.evolution import loop
 from lqd.integrations import ribs as integration
 from lqd.integrations.ribs import LQDArchive
+from lqd.types import Evaluation, Population
 
 SMALL = {"solution_dim": 4, "measure_dim": 2, "capacity": 16}
 BOX = [(-1.0, 1.0), (-1.0, 1.0)]
@@ -52,6 +55,25 @@ def test_who_stays_is_who_the_rule_says():
     np.testing.assert_array_equal(info["status"] == 2, np.isin(np.arange(16, 24), expected))
     assert (info["value"][info["status"] == 2] >= 0).all()
     assert (info["value"][info["status"] == 0] <= 0).all()
+
+
+@pytest.mark.parametrize("rule", ["lqd-f", "lqd-n", "lqd-fn"])
+def test_who_stays_is_who_our_loop_keeps_where_objectives_are_equal(rule):
+    """The archive stores rows in another order than the loop, and is told them in another order here."""
+    archive, learned = LQDArchive(**SMALL, rule=rule), lqd.load(rule)
+    state = None
+    for seed in range(4):
+        x, _, measures = (value.astype(np.float32) for value in batch(16, seed))
+        objective = (np.arange(16) % 2).astype(np.float32)
+        archive.add(x[::-1], objective[::-1], measures[::-1])
+        told, evaluation = jnp.asarray(x)[None], Evaluation(jnp.asarray(objective)[None], jnp.asarray(measures)[None])
+        if state is None:
+            start = Population(told, evaluation.fitness, evaluation.descriptor)
+            state = loop.empty_state(jax.random.key(0)[None], learned, start, 16)
+        state = loop.absorb(state, jnp.int32(seed - 1), learned, told, evaluation, competing=seed > 0)
+        expected = np.asarray(state.population.x[0])
+        found = archive.data("solution")
+        np.testing.assert_array_equal(found[np.lexsort(found.T)], expected[np.lexsort(expected.T)])
 
 
 def test_novelty_search_of_ours_and_dns_of_theirs():

@@ -53,6 +53,13 @@ def test_every_kind_of_size(num, architecture):
     assert rulesets.relative_error(compiled(4, params, x, filled), expected, filled) < limit
 
 
+@pytest.mark.parametrize("num", [160, 256, 300])
+def test_scores_move_with_the_individuals_where_fitness_is_equal(num):
+    params, order = rulesets.noisy(DISTANCES), np.random.default_rng(0).permutation(num)
+    found, moved = compiled(4, params, *rulesets.tied(num)), compiled(4, params, *rulesets.tied(num, order))
+    assert rulesets.relative_error(moved, np.asarray(found)[order], np.ones(num, bool)) < rulesets.LIMITS[2][0]
+
+
 @BOTH
 def test_populations_of_runs_keep_their_survivors(architecture):
     x, filled = rulesets.of_runs(architecture.recipe)

@@ -11,9 +11,10 @@ nearest fitter one are. A head weighs individuals by `exp(-a * squared distance)
     2, 6, ..   fitter ones     of the head
     3, 7, ..   fitter ones     of the head, over the squared distance of the nearest of them
 
-Of equals in fitness, one still counts as fitter: of two alike, one has a neighbour that is better. Which one is
-decided by a fixed pseudo-random function of the descriptor relative to the population (`tie_break`), so scores follow
-the individuals wherever they are stored. Only where descriptors are equal too does the one that comes first count.
+Of equals in fitness, one still counts as fitter: of two alike, one has a neighbour that is better. It is the one whose
+nearest neighbour is farther away; and of two that are each other's nearest, a fixed pseudo-random function of the
+descriptor decides (`tie_break`). So scores follow the individuals wherever they are stored. Only where descriptors are
+equal too does the one that comes first count.
 
 Besides its values a head gives how many individuals it saw (the logarithm of the sum of weights, the nearest counting
 one) and how far away they are (that of a soft minimum of squared distances): local density, at a learned scale.
@@ -33,7 +34,7 @@ from lqd.rules.learned.layers import PRECISION, Params
 
 NUM_KINDS = 4
 NUM_TOKENS = 4  # fitness, rank, distance to the nearest other, to the nearest fitter one
-NUM_FIRST = 3  # columns of the features before the descriptor's: fitness, rank, tie-break
+NUM_FIRST = 4  # columns of the features before the descriptor's: fitness, rank, both parts of the tie-break
 TIE_BREAK = 2  # its version, by which kept results know theirs; 1 was the position alone
 NUM_CELLS, NUM_STEPS = 2**10, 2**15  # along the longest side of the population, and within a cell
 NEAR, FAR = 1e-4, 16.0
@@ -63,7 +64,7 @@ def init_params(key: Key[Array, ""], num_layers: int, width: int, num_heads: int
     }
 
 
-def features(fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Float[Array, "P D+3"]:
+def features(fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Float[Array, "P D+4"]:
     """Fitness, its rank in [-1, 1], the tie-break, and the descriptor relative to the population's mean and spread."""
     filled = fitness > -jnp.inf
     relative = layers.standardise(fitness, filled)
@@ -74,19 +75,37 @@ def features(fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Fl
     return jnp.column_stack([relative, rank, tie_break(descriptor, filled), place])
 
 
-def tie_break(descriptor: Float[Array, "P D"], filled: Bool[Array, " P"]) -> Float[Array, " P"]:
-    """A positive number per individual, pseudo-random in where it lies: of equals in fitness, the higher one counts.
+def tie_break(descriptor: Float[Array, "P D"], filled: Bool[Array, " P"]) -> Float[Array, "P 2"]:
+    """Of equals in fitness the one with the higher first number counts as fitter, then that with the higher second.
 
-    The population's box is divided into cells, whose order is random; within a cell the order is along a line. So
-    neither the units of the descriptor nor their rounding matter, but for the few at the edge of a cell. The numbers
-    are whole, and stored as the floats that have the same order.
+    The first is the squared distance of the nearest other. The two of a pair share it; the second is a pseudo-random
+    number for where an individual lies. No sum over individuals is involved: stored in another order, everybody has
+    the same bits.
     """
     columns = layers.from_lowest(descriptor, filled)
+    index = jnp.arange(columns.shape[0])
+
+    def nearest(rows):
+        differences = (columns[rows, c][:, None] - columns[:, c] for c in range(columns.shape[1]))
+        squared = sum((difference**2 for difference in differences), start=jnp.float32(0))
+        is_seen = filled & (index[rows][:, None] != index)
+        return jnp.min(jnp.where(is_seen, squared, FAR), axis=-1)
+
     longest = jnp.max(columns)
     scaled = columns / jnp.where(longest > 0, longest, 1.0) * NUM_CELLS
+    return jnp.column_stack([by_blocks(nearest, len(columns), len(columns)), _pseudo_random(scaled)])
+
+
+def _pseudo_random(scaled: Float[Array, "P D"]) -> Float[Array, " P"]:
+    """A positive number for each point.
+
+    Space is divided into cells of size 1, whose order is random; within a cell the order is along a line. So rounding
+    does not matter, but for the few at the edge of a cell. The numbers are whole, and stored as the floats that have
+    the same order.
+    """
     cell = jnp.floor(scaled)
     mixed, along, weight, weights = jnp.uint32(0), jnp.float32(0), 1.0, 0.0
-    for c in range(descriptor.shape[1]):
+    for c in range(scaled.shape[1]):
         mixed = _mixed(mixed ^ cell[:, c].astype(jnp.uint32))
         along, weights = along + weight * (scaled[:, c] - cell[:, c]), weights + weight
         weight *= 0.6180339887  # so that different points of a cell are at different places along the line
@@ -117,10 +136,10 @@ def _logarithm(squared):
     return 1 + jnp.log(jnp.clip(squared, NEAR, FAR)) / 4
 
 
-def forward(params: Params, num_heads: int, x: Float[Array, "P D+3"], filled: Bool[Array, " P"]) -> Float[Array, " P"]:
+def forward(params: Params, num_heads: int, x: Float[Array, "P D+4"], filled: Bool[Array, " P"]) -> Float[Array, " P"]:
     """Features in, one score per individual out."""
     num = x.shape[0]
-    fitness, tie_break, place = x[:, 0], x[:, 2], x[:, NUM_FIRST:]
+    ascending, place = (x[:, 3], x[:, 2], x[:, 0]), x[:, NUM_FIRST:]  # who is fitter: the last one counts most
     index = jnp.arange(num)
 
     def pairs(rows):
@@ -128,10 +147,10 @@ def forward(params: Params, num_heads: int, x: Float[Array, "P D+3"], filled: Bo
         differences = (place[rows, c][:, None] - place[:, c] for c in range(place.shape[1]))
         squared = sum((difference**2 for difference in differences), start=jnp.float32(NEAR))
         others = index[rows][:, None] != index
-        fitter = fitness > fitness[rows][:, None]
-        ahead = tie_break > tie_break[rows][:, None]
-        ahead |= (tie_break == tie_break[rows][:, None]) & (index < index[rows][:, None])
-        fitter |= (fitness == fitness[rows][:, None]) & ahead
+        fitter = index < index[rows][:, None]
+        for column in ascending:
+            mine = column[rows][:, None]
+            fitter = (column > mine) | ((column == mine) & fitter)
         return squared, jnp.stack([others, fitter]) & filled
 
     def nearest(rows):

@@ -120,17 +120,18 @@ def _sort_body(x_ref, query_ref, key_ref, order_ref, sorted_ref, *, rows: int):
     tiles = [pl.ds(start, rows) for start in range(0, size, rows)]
     num_dimensions = num_inputs - NUM_FIRST - 1
 
-    def fitness(tile):
-        return jnp.where(x_ref[num_inputs - 1, tile] < 0, -jnp.inf, x_ref[0, tile])
+    def keys(tile):
+        """Both parts of the tie-break, the second one first, and the fitness, which counts most."""
+        is_empty = x_ref[num_inputs - 1, tile] < 0
+        return x_ref[3, tile], x_ref[2, tile], jnp.where(is_empty, -jnp.inf, x_ref[0, tile])
 
     for i, tile in enumerate(tiles):
-        mine, tie_break = fitness(tile)[:, None], x_ref[2, tile][:, None]
-        index = i * rows + _iota(rows, 0)
+        mine, index = keys(tile), i * rows + _iota(rows, 0)
         ahead = jnp.zeros((rows, rows), jnp.int32)
         for j, other in enumerate(tiles):
-            theirs, their_tie_break = fitness(other)[None, :], x_ref[2, other][None, :]
-            is_first = (their_tie_break == tie_break) & (j * rows + _iota(rows, 1) < index)
-            is_ahead = (theirs > mine) | ((theirs == mine) & ((their_tie_break > tie_break) | is_first))
+            is_ahead = j * rows + _iota(rows, 1) < index
+            for my, their in zip(mine, keys(other), strict=True):
+                is_ahead = (their[None, :] > my[:, None]) | ((their[None, :] == my[:, None]) & is_ahead)
             ahead = ahead + is_ahead.astype(jnp.int32)
         position = jnp.sum(ahead, axis=1)
         order_ref[position] = i * rows + jax.lax.broadcasted_iota(jnp.int32, (rows,), 0)
