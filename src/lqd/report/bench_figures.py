@@ -258,6 +258,7 @@ def diversity(folder: "Folder") -> Figure:
     rules = [rule for rule in ("lqd-f", "ga", "me", FITTED) if rule in known]
     for part, ax in axes.items():
         end = folder.table(part, "me")["novelty"].mean(axis=0)
+        end = np.where(end > 0, end, np.nan)  # a single elite has no novelty
 
         def value(history, rule, end=end):
             return (history["novelty"] / end).mean(axis=2)
