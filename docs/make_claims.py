@@ -5,13 +5,15 @@ Whatever stands between `<!-- NAME -->` and `<!-- end -->` is replaced; a test c
 
 import functools
 import json
+import operator
 import pathlib
 
 import numpy as np
 
+from lqd.bench.generalisation import cell
 from lqd.bench.results import Folder
 from lqd.bench.suites import BLIND
-from lqd.bench.verdicts import verdicts
+from lqd.bench.verdicts import counts, verdicts
 from lqd.rules.catalogue import SHORT
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -23,15 +25,24 @@ def table(titles, rows) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+EMPHASIS = {"holds": "", "does not hold": "**", "inconclusive": "*"}
+
+
 def claims(folder: str) -> str:
     """What `lqd report` says of the paper's claims."""
-    titles = ["figure", "the paper's claim", "in the paper", "here", "p", "verdict"]
+
+    def chance(p: float | None) -> str:
+        return "" if p is None else f"{p:.0e}" if p < 0.001 else f"{p:.3f}"
+
+    titles = ["figure", "the paper's claim", "in the paper", "here", "p", "paired p", "verdict"]
+    found = verdicts(Folder(ROOT / "results" / folder))
     rows = []
-    for row in verdicts(Folder(ROOT / "results" / folder)):
-        p = "" if row["p"] is None else f"{row['p']:.0e}" if row["p"] < 0.001 else f"{row['p']:.3f}"
-        verdict = row["verdict"] if row["verdict"] == "holds" else f"**{row['verdict']}**"
-        rows.append([row["figure"], row["claim"], row["paper"], row["ours"], p, verdict])
-    return table(titles, rows)
+    for row in found:
+        mark = EMPHASIS[row["verdict"]]
+        said = [row[name] for name in ("figure", "claim", "paper", "ours")]
+        rows.append([*said, chance(row["p"]), chance(row["paired_p"]), f"{mark}{row['verdict']}{mark}"])
+    text = counts(found)
+    return f"{table(titles, rows)}\n\n{text[0].upper()}{text[1:]}."
 
 
 def returns(name: str) -> str:
@@ -70,12 +81,13 @@ def generalisation() -> str:
     rows = []
     for rule in dict.fromkeys(row["rule"] for row in found):
         far = [row for row in found if row["rule"] == rule and row["setting"] != "as trained"]
-        rows.append([f"`{rule}`"])
-        for name in titles.values():
-            low, high = (of(row[name] for row in far) for of in (min, max))
-            share = name.startswith("fitter")
-            rows[-1].append(f"{100 * low:.0f} to {100 * high:.0f} %" if share else f"{low:.3g} to {high:.3g}")
-    return table(["rule", *titles], rows)
+        ends = [[of(far, key=operator.itemgetter(name)) for of in (min, max)] for name in titles.values()]
+        cells = [" to ".join(cell(row, name) for row in pair) for name, pair in zip(titles.values(), ends, strict=True)]
+        rows.append([f"`{rule}`", *cells])
+    text = table(["rule", *titles], rows)
+    if any(f"{name}_interval" in found[0] for name in titles.values()):
+        text += "\n\nIn brackets, intervals by resampling seeds, which with 95 % hold for all settings together."
+    return text
 
 
 TABLES = {
@@ -83,6 +95,7 @@ TABLES = {
     "robots": functools.partial(claims, "robots"),
     "returns": functools.partial(returns, "robots"),
     "longer": functools.partial(returns, "robots-longer"),
+    "longer claims": functools.partial(claims, "robots-longer"),
     "trained": trained,
     "generalisation": generalisation,
 }

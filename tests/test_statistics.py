@@ -1,5 +1,7 @@
 """The statistics against hand-made examples, planted differences and planted nulls."""
 
+import collections
+import fractions
 import itertools
 import math
 
@@ -54,6 +56,147 @@ def test_with_ties_it_counts_all_ways_to_deal_the_ranks():
     assert statistics.mann_whitney(ours, theirs)[0] == pytest.approx(expected)
 
 
+def exact_mean_ranks(ours, theirs):
+    """Seed scores in fractions, from comparisons alone: the mean over functions of the rank among all runs."""
+    both = np.concatenate([ours, theirs])
+    below, equal = ((compare(both[:, None], both).sum(axis=1)) for compare in (np.greater, np.equal))
+    ranks = 2 * below + equal + 1  # doubled
+    scores = [sum(map(fractions.Fraction, map(int, row)), fractions.Fraction()) / (2 * both.shape[1]) for row in ranks]
+    return scores[: len(ours)], scores[len(ours) :]
+
+
+def dealt(scores, num_ours):
+    """Every sum of doubled ranks that so many of these scores can have, and how many choices have it."""
+    doubled = [sum((one > other) - (one < other) for other in scores) for one in scores]  # ranks, doubled and centred
+    ways = {(0, 0): 1}
+    for rank in doubled:
+        more = collections.Counter(ways)
+        for (num, total), count in ways.items():
+            if num < num_ours:
+                more[num + 1, total + rank] += count
+        ways = more
+    return sum(doubled[:num_ours]), {total: count for (num, total), count in ways.items() if num == num_ours}
+
+
+def made_up(seed, num_seeds):
+    """Few values and few functions: many scores are the same in truth."""
+    return np.random.default_rng(seed).integers(0, 3, size=(2, num_seeds, 7)).astype(float)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_twenty_seeds_that_tie_stay_tied(seed):
+    ours, theirs = exact_mean_ranks(*made_up(seed, 20))
+    num_different = len(set(ours + theirs))
+    assert num_different < 40
+    found, ways = dealt(ours + theirs, 20)
+    low, high = (sum(n for total, n in ways.items() if sign * (total - found) >= 0) for sign in (-1, 1))
+    expected = min(1.0, 2 * min(low, high) / math.comb(40, 20))
+    scores = statistics.seed_scores(*made_up(seed, 20))
+    assert len(set(np.concatenate(scores).tolist())) == num_different
+    assert statistics.mann_whitney(*scores)[0] == pytest.approx(expected, rel=1e-12)
+
+
+def test_few_seeds_against_every_way_to_deal_them():
+    for seed in range(20):
+        ours, theirs = exact_mean_ranks(*made_up(seed, 5))
+        both = ours + theirs
+
+        def u(chosen, both=both):
+            rest = [both[i] for i in range(10) if i not in chosen]
+            return sum(int(both[i] > other) - int(both[i] < other) for i in chosen for other in rest)
+
+        dealt_out = np.array([u(chosen) for chosen in itertools.combinations(range(10), 5)])
+        found = u(range(5))
+        expected = min(1.0, 2 * min(np.mean(dealt_out >= found), np.mean(dealt_out <= found)))
+        p, delta = statistics.mann_whitney(*statistics.seed_scores(*made_up(seed, 5)))
+        assert p == pytest.approx(expected)
+        assert delta == pytest.approx(found / 25)
+
+
+def test_sign_flips_against_every_choice_of_signs():
+    rng = np.random.default_rng(5)
+    for num in (1, 2, 5, 10):
+        scores = rng.integers(-4, 6, size=num)
+        sums = np.array([np.dot(signs, scores) for signs in itertools.product((-1, 1), repeat=num)])
+        expected = np.mean(np.abs(sums) >= abs(scores.sum()))
+        assert statistics.sign_flips(scores) == pytest.approx(expected)
+        assert statistics.sign_flips(-scores) == pytest.approx(expected)
+    assert statistics.sign_flips(np.zeros(4, int)) == 1.0
+    assert statistics.sign_flips(np.full(32, 22)) == 2.0**-31  # all 32 seeds for it: the smallest there is
+
+
+def test_sign_flips_are_scipys_where_it_counts_too():
+    from scipy.stats import permutation_test
+
+    scores = np.random.default_rng(6).integers(-22, 23, size=12)
+    found = permutation_test((scores,), np.sum, permutation_type="samples", n_resamples=np.inf)
+    assert statistics.sign_flips(scores) == pytest.approx(found.pvalue)
+
+
+def test_the_paired_test_sees_through_what_the_instances_share():
+    """Instances differ far more than rules: only pairs show it; and the order of seeds matters to nothing else."""
+    rng = np.random.default_rng(7)
+    instances = 10 * rng.normal(size=(16, 6))
+    ours, theirs = instances + 0.3 + 0.1 * rng.normal(size=(16, 6)), instances
+    paired, shuffled = (statistics.compare(ours, other) for other in (theirs, theirs[::-1]))
+    assert paired.p == shuffled.p > 0.05
+    assert paired.paired_p == 2.0**-15
+    assert shuffled.paired_p > 0.05
+    assert np.isnan(paired.ratio)
+    assert np.isfinite(statistics.compare(ours, theirs, "fitness").ratio)
+
+
+def test_the_interval_of_the_win_rate_covers_the_truth():
+    rng = np.random.default_rng(8)
+    found = [statistics.win_rate(rng.normal(size=(24, 5)) + 0.3, rng.normal(size=(24, 5))) for _ in range(300)]
+    truth = 0.5 * math.erfc(-0.3 / 2)
+    covered = np.mean([low <= truth <= high for _, low, high in found])
+    assert 0.88 < covered < 0.99
+    for rate, low, high in found[:5]:
+        assert low < rate < high
+    assert statistics.win_rate(np.array([[1.0, np.nan], [1.0, 2.0]]), np.array([[1.0, 0.0], [1.0, 2.0]]))[0] == 0.375
+
+
+def finding(low, high, p=0.5, delta=0.0):
+    return statistics.Finding((low + high) / 2, low, high, p, p, delta)
+
+
+@pytest.mark.parametrize(
+    ("found", "better", "not_worse", "not_better"),
+    [
+        (finding(0.6, 0.7, p=0.01, delta=0.4), True, True, False),
+        (finding(0.52, 0.7, p=0.06, delta=0.3), None, True, None),  # nearly, which shows nothing
+        (finding(0.46, 0.54), None, True, True),  # as good as equal
+        (finding(0.3, 0.7), None, None, None),  # no evidence, so no verdict, however large p is
+        (finding(0.3, 0.7, p=1.0), None, None, None),
+        (finding(0.35, 0.48, p=0.2, delta=-0.2), False, None, True),
+        (finding(0.44, 0.51, p=0.01, delta=-0.4), False, None, True),
+        (finding(0.3, 0.4, p=1.0, delta=-0.6), False, False, True),
+    ],
+)
+def test_questions_have_three_answers(found, better, not_worse, not_better):
+    assert (found.is_better(), found.is_not_worse(), found.is_not_better()) == (better, not_worse, not_better)
+
+
+def test_a_level_of_its_own_asks_for_more():
+    found = finding(0.7, 0.8, p=1e-5, delta=0.6)
+    assert found.is_better()
+    assert found.is_better(1e-9) is None
+    assert (found.wins_more_than(0.65), found.wins_more_than(0.75), found.wins_more_than(0.85)) == (True, None, False)
+    assert found.is_more_than(0.95) is None  # it has no ratio
+
+
+def test_answers_together():
+    assert statistics.all_of(True, True) is True
+    assert statistics.all_of(True, None) is None
+    assert statistics.all_of(None, False) is False
+
+
+def test_both_tests_are_adjusted_by_themselves():
+    found = statistics.adjusted([finding(0.4, 0.6, p)._replace(paired_p=q) for p, q in ((0.01, 0.04), (0.04, 0.01))])
+    assert [(one.p, one.paired_p) for one in found] == [(0.02, 0.04), (0.04, 0.02)]
+
+
 def test_holm():
     assert statistics.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert statistics.holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
@@ -65,8 +208,8 @@ def test_a_seed_score_is_not_decided_by_the_scale_of_one_function():
     ours, theirs = rng.normal(size=(16, 8)), rng.normal(size=(16, 8))
     first = statistics.seed_scores(ours, theirs)
     scale = 10.0 ** np.arange(8)
-    np.testing.assert_allclose(statistics.seed_scores(ours * scale, theirs * scale), first)
-    assert np.concatenate(first).mean() == pytest.approx(0.5)
+    np.testing.assert_array_equal(statistics.seed_scores(ours * scale, theirs * scale), first)
+    assert np.concatenate(first).sum() == 8 * 32 * 33  # on each function, twice the sum of 1 to 32
 
 
 def test_a_planted_difference_is_found_and_nulls_keep_the_family_level():

@@ -1,14 +1,37 @@
 """The tests behind the claims: which rule is better, how sure, and by how much. NumPy in, plain numbers out.
 
 Ranks and trimmed means are SciPy's. Ours are `mann_whitney`, as SciPy's exact test is not exact where values are tied;
-`holm`, as SciPy has only false discovery rates; and the bootstraps, as published intervals came from these draws.
+`sign_flips`, as SciPy's paired permutation test draws where this one counts; `holm`, as SciPy has only false discovery
+rates; and the bootstraps, as published intervals came from these draws.
+
+Questions have three answers: yes, no, and None where the data do not say.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int, Real
+
+LEVEL = 0.05  # of tests
+LEAST_WIN_RATE, MOST_WIN_RATE = 0.45, 0.55  # between them, no rule counts as better or worse
+LEAST_RATIO = 0.95  # less is worse
+
+Answer = bool | None
+
+
+def above(limit: float, low: float, high: float) -> Answer:
+    """Whether something is above a limit, from its interval."""
+    return True if low > limit else False if high < limit else None
+
+
+def below(limit: float, low: float, high: float) -> Answer:
+    return above(-limit, -high, -low)
+
+
+def all_of(*answers: Answer) -> Answer:
+    """No if one is no, yes if all are yes."""
+    return False if False in answers else None if None in answers else True
 
 
 def wins(ours: Float[np.ndarray, "..."], theirs: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
@@ -19,21 +42,21 @@ def wins(ours: Float[np.ndarray, "..."], theirs: Float[np.ndarray, "..."]) -> Fl
 
 def seed_scores(
     ours: Float[np.ndarray, "S F"], theirs: Float[np.ndarray, "S F"]
-) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, " S"]]:
-    """One number per seed: the mean over functions of the rank among the runs of both on that function, in (0, 1).
+) -> tuple[Int[np.ndarray, " S"], Int[np.ndarray, " S"]]:
+    """One number per seed: the sum over functions of twice the rank among the runs of both on that function.
 
-    Ranks, so that no function decides by the size of its values.
+    Ranks, so that no function decides by the size of its values; doubled, so that means of tied ranks are whole
+    numbers. Sums of whole numbers are exact: seeds that tie have equal scores, which means of fractions need not have.
     """
     from scipy.stats import rankdata
 
     both = np.concatenate([ours, theirs]).astype(np.float64)
     both = np.where(np.isnan(both), -np.inf, both)
-    ranks = (rankdata(both, axis=0) - 0.5) / len(both)
-    scores = ranks.mean(axis=1)
+    scores = np.rint(2 * rankdata(both, axis=0)).astype(int).sum(axis=1)
     return scores[: len(ours)], scores[len(ours) :]
 
 
-def mann_whitney(ours: Float[np.ndarray, " n"], theirs: Float[np.ndarray, " m"]) -> tuple[float, float]:
+def mann_whitney(ours: Real[np.ndarray, " n"], theirs: Real[np.ndarray, " m"]) -> tuple[float, float]:
     """Two-sided p-value, and Cliff's delta: the share of pairs in which ours is higher minus that of lower ones.
 
     Exact, also with ties: of all ways to deal out the ranks (means of ranks where tied), how many are as extreme. The
@@ -55,6 +78,22 @@ def mann_whitney(ours: Float[np.ndarray, " n"], theirs: Float[np.ndarray, " m"])
     return p, float(2 * u / (num_ours * len(theirs)) - 1)
 
 
+def sign_flips(scores: Int[np.ndarray, " S"]) -> float:
+    """Two-sided p-value of whole numbers, one per seed, that are positive where ours is ahead: Fisher's paired test.
+
+    If neither rule is better, a score is as likely as its negative. Of all 2^S ways to choose the signs, how many have
+    a sum as far from 0 as the one found; counted, so exact for any number of seeds.
+    """
+    sizes = np.abs(scores)
+    middle = int(sizes.sum())
+    shares = np.zeros(2 * middle + 1)  # of each sum from -middle to middle
+    shares[middle] = 1
+    for size in sizes:
+        shares = (np.roll(shares, size) + np.roll(shares, -size)) / 2  # what is rolled over the end is 0
+    distance = np.abs(np.arange(-middle, middle + 1))
+    return min(1.0, float(shares[distance >= abs(int(np.sum(scores)))].sum()))
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm-Bonferroni: p-values that may be compared with one level for the whole family."""
     p = np.asarray(p_values, np.float64)
@@ -65,8 +104,18 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted.tolist()
 
 
-def ratio(ours: Float[np.ndarray, "S F"], theirs: Float[np.ndarray, "S F"]) -> tuple[float, float, float]:
-    """Ours in units of theirs, with a 95 % interval by resampling seeds.
+def win_rate(
+    ours: Float[np.ndarray, "S F"], theirs: Float[np.ndarray, "S F"], confidence: float = 0.95
+) -> tuple[float, float, float]:
+    """The share of instances on which ours is higher, ties half, with an interval by resampling seeds."""
+    won = wins(ours, theirs)
+    return interval(len(won), lambda seeds: won.sum(axis=1)[seeds].sum(axis=-1) / won.size, confidence)
+
+
+def ratio(
+    ours: Float[np.ndarray, "S F"], theirs: Float[np.ndarray, "S F"], confidence: float = 0.95
+) -> tuple[float, float, float]:
+    """Ours in units of theirs, with an interval by resampling seeds.
 
     Each function is divided by their mean on it first, so that all functions count alike; a function on which they
     have nothing is left out, and if there is no other, something is infinitely more.
@@ -76,46 +125,83 @@ def ratio(ours: Float[np.ndarray, "S F"], theirs: Float[np.ndarray, "S F"]) -> t
     if not kept.any():
         return (float("inf"),) * 3 if np.any(ours > 0) else (1.0,) * 3
     first, second = (np.asarray((values[:, kept] / unit[kept]).mean(axis=1), np.float64) for values in (ours, theirs))
-    return _interval(len(first), lambda seeds: first[seeds].mean(axis=-1) / second[seeds].mean(axis=-1))
+    return interval(len(first), lambda seeds: first[seeds].mean(axis=-1) / second[seeds].mean(axis=-1), confidence)
 
 
 def geometric_ratio(ours: Float[np.ndarray, "S F"], theirs: Float[np.ndarray, "S F"]) -> tuple[float, float, float]:
     """The same as the geometric mean of paired ratios of positive values, for those that differ by powers of ten."""
     logs = np.asarray(np.log(np.asarray(ours, np.float64) / theirs).mean(axis=1))
-    return _interval(len(logs), lambda seeds: np.exp(logs[seeds].mean(axis=-1)))
+    return interval(len(logs), lambda seeds: np.exp(logs[seeds].mean(axis=-1)))
 
 
-def _interval(num_seeds: int, statistic, num_resamples: int = 4000) -> tuple[float, float, float]:
+def interval(num_seeds: int, statistic, confidence: float = 0.95) -> tuple[float, float, float]:
     """Of a function of the seeds that are taken: its value for all of them, and a bootstrap interval.
 
     Not SciPy's bootstrap: with other draws, the last digits of published intervals would change.
     """
-    seeds = np.random.default_rng(0).integers(num_seeds, size=(num_resamples, num_seeds))
+    seeds = np.random.default_rng(0).integers(num_seeds, size=(4000, num_seeds))
     with np.errstate(divide="ignore", invalid="ignore"):  # by chance, only seeds on which they have nothing
-        low, high = np.nanquantile(statistic(seeds), [0.025, 0.975])
+        low, high = np.nanquantile(statistic(seeds), [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(statistic(np.arange(num_seeds))), float(low), float(high)
 
 
 class Finding(NamedTuple):
-    """One rule against another in one measure: wins, how sure (p) and how large (Cliff's delta, the ratio) it is."""
+    """One rule against another in one measure: how often it wins, how sure that is, and how large.
+
+    `p` is Mann-Whitney's between the seed scores of both, `paired_p` that of sign flips of the instances won minus
+    those lost by each seed, both rules having run on the same instances. `delta` is Cliff's. The ratio is not a number
+    where there is none.
+    """
 
     win_rate: float
+    win_low: float
+    win_high: float
     p: float
+    paired_p: float
     delta: float
-    ratio: float
-    ratio_low: float
-    ratio_high: float
+    ratio: float = float("nan")
+    ratio_low: float = float("nan")
+    ratio_high: float = float("nan")
 
-    @property
-    def is_better(self) -> bool:
-        return self.delta > 0
+    def is_better(self, level: float = LEVEL) -> Answer:
+        """Yes if the test says so at the given level; no if it says the contrary or if the interval of wins does."""
+        if self.delta > 0 and self.p < level:
+            return True
+        return False if (self.delta < 0 and self.p < LEVEL) or self.win_high < 0.5 else None
+
+    def is_not_worse(self) -> Answer:
+        """Whether it wins at least almost half; where the interval has that limit inside, nothing is shown."""
+        return self.wins_more_than(LEAST_WIN_RATE)
+
+    def is_not_better(self) -> Answer:
+        """Whether it wins hardly more than half."""
+        return below(MOST_WIN_RATE, self.win_low, self.win_high)
+
+    def wins_more_than(self, share: float) -> Answer:
+        return above(share, self.win_low, self.win_high)
+
+    def is_more_than(self, times: float) -> Answer:
+        return above(times, self.ratio_low, self.ratio_high)
 
 
-def compare(ours: Float[np.ndarray, "S F"], theirs: Float[np.ndarray, "S F"], measure: str) -> Finding:
-    """Seeds by functions of one rule against another's; the ratio of fitness is that of their regret to ours."""
+def compare(ours: Float[np.ndarray, "S F"], theirs: Float[np.ndarray, "S F"], measure: str | None = None) -> Finding:
+    """Seeds by functions of one rule against another's; no ratio if no measure is given.
+
+    The ratio of fitness is that of their regret to ours.
+    """
     p, delta = mann_whitney(*seed_scores(ours, theirs))
-    found = geometric_ratio(regret(theirs), regret(ours)) if measure == "fitness" else ratio(ours, theirs)
-    return Finding(float(wins(ours, theirs).mean()), p, delta, *found)
+    paired_p = sign_flips(np.rint(2 * wins(ours, theirs) - 1).astype(int).sum(axis=1))
+    found = Finding(*win_rate(ours, theirs), p, paired_p, delta)
+    if measure is None:
+        return found
+    times = geometric_ratio(regret(theirs), regret(ours)) if measure == "fitness" else ratio(ours, theirs)
+    return Finding(*found[:6], *times)
+
+
+def adjusted(findings: Sequence[Finding]) -> list[Finding]:
+    """The same with Holm's correction over all of them, of either test by itself."""
+    both = zip(findings, holm([one.p for one in findings]), holm([one.paired_p for one in findings]), strict=True)
+    return [one._replace(p=p, paired_p=paired_p) for one, p, paired_p in both]
 
 
 # Against Random, and over many runs

@@ -77,8 +77,9 @@ def test_the_whole_suite_writes_its_files(tmp_path, monkeypatch):
     lines = (tmp_path / "results.csv").read_text().splitlines()
     assert len(lines) == 1 + len(claims.rules_needed()) * 2 * 3
     assert {row["verdict"] for row in content["settings"]["trained"]["claims"]} <= {
-        "not reached", "holds", "goal reached",
+        "not reached", "inconclusive", "holds", "goal reached",
     }  # fmt: skip
+    assert "| wins | p | paired p |" in text
 
 
 DIVERSITY = ("novelty", "novelty_rarefied", "qd")
@@ -109,9 +110,29 @@ def test_verdicts_follow_the_numbers():
 
 
 def test_equals_reach_nothing():
+    """A win rate of 70 % is out of the question; that one is a little better is not."""
     found = verdicts(planted({}))
     assert found["lqd-f", "LQD (F) is fitter than GA"] == "not reached"
-    assert found["lqd-f", "evolution adds to imitation (fitness)"] == "not reached"
+    assert found["lqd-f", "evolution adds to imitation (fitness)"] == "inconclusive"
+
+
+def test_a_number_within_its_interval_is_not_reached_yet():
+    """Wins of about 70 %, and a ratio of about 0.95: the points are above, the intervals are not."""
+    tables = planted({"lqd-f": 0.075, "lqd-fn": -0.035})
+    rows = {row["claim"]: row for row in claims.judge(tables)}
+    fitter, close = rows["LQD (F) is fitter than GA"], rows["LQD (F+N) against DNS (QD score)"]
+    assert fitter["findings"][0]["win_low"] < 0.7 <= fitter["findings"][0]["win_rate"]
+    assert fitter["verdict"] == "inconclusive"
+    assert close["findings"][0]["ratio_low"] < 0.95 < close["findings"][0]["ratio"]
+    assert close["verdict"] == "inconclusive"
+
+
+def test_both_p_values_are_corrected_over_all_comparisons():
+    rows = claims.judge(planted({"lqd-f": 1.0, "lqd-n": 1.0, "lqd-fn": 1.0}))
+    found = [finding for row in rows for finding in row["findings"]]
+    smallest = min(finding["paired_p"] for finding in found)
+    assert smallest == pytest.approx(len(found) * 2 / 2**20)  # all 20 seeds for it
+    assert all(finding["paired_p"] <= 1 for finding in found)
 
 
 def test_held_for_the_least_but_not_the_goal():

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 
+import numpy as np
+
 from lqd.bench import generalisation, runner, settings
 from lqd.cli import main
 
@@ -29,6 +31,33 @@ def test_the_table_has_a_row_for_every_setting_and_rule(tmp_path, monkeypatch, c
     assert names == [(setting, rule) for setting in settings for rule in generalisation.RULES]
     text = (tmp_path / "generalisation.md").read_text()
     assert text.count("\n| arm |") == len(generalisation.RULES)
+
+
+def test_intervals_hold_for_all_settings_together():
+    """Rules that are equal, in ten settings, twenty times: whoever picks the farthest interval is rarely misled."""
+    rng = np.random.default_rng(0)
+    rules = (*generalisation.HANDMADE, *generalisation.RULES)
+
+    def table():
+        found = []
+        for _ in range(10):
+            tables = {
+                rule: {m: np.exp(0.1 * rng.normal(size=(16, 4))) for m in ("fitness", "novelty", "qd", "num_filled")}
+                for rule in rules
+            }
+            found.append(generalisation.rows("any", tables, num_settings=10)[0])
+        return found
+
+    tables = [table() for _ in range(20)]
+    misled = [
+        any(not row[f"{name}_interval"][0] <= equal <= row[f"{name}_interval"][1] for row in rows)
+        for rows in tables
+        for name, equal in (("fitter_than_ga", 0.5), ("novelty_of_ns", 1.0))
+    ]
+    assert np.mean(misled) < 0.25
+    row = tables[0][0]
+    assert generalisation.cell(row, "fitter_than_ga").count(" to ") == 1
+    assert generalisation.cell({"qd_of_dns": 1.234}, "qd_of_dns") == "1.23"
 
 
 def test_descriptors_of_another_dimension_are_measured(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 import lqd
 from lqd.bench.results import Folder
+from lqd.bench.verdicts import verdicts
 from lqd.report import page
 
 pytestmark = browser.needed
@@ -25,6 +26,20 @@ def window(page, tmp_path_factory):
 def test_it_loads_without_complaints(window):
     assert window.run("return document.querySelectorAll('#verdicts tbody tr').length") == 28
     assert window.complaints() == []
+
+
+def test_the_three_verdicts_look_different(window, folder):
+    """In words and in colour; and the two tests have a column each."""
+    heads, seen = window.run("""
+        const table = document.getElementById("verdicts"), rows = [...table.tBodies[0].rows];
+        const cells = rows.map((row) => row.cells[row.cells.length - 1]);
+        const heads = [...table.tHead.rows[0].cells].map((head) => head.textContent);
+        return [heads, cells.map((cell) => [cell.textContent, getComputedStyle(cell).color])];
+    """)
+    assert heads[-4:] == ["p", "paired p", "effect", "verdict"]
+    assert [verdict for verdict, _ in seen] == [row["verdict"] for row in verdicts(Folder(folder))]
+    assert {verdict for verdict, _ in seen} == {"holds", "does not hold", "inconclusive"}
+    assert len({colour for _, colour in seen}) == len(set(map(tuple, seen))) == 3
 
 
 def test_a_name_with_html_in_it_is_shown_as_it_is(window):

@@ -10,9 +10,11 @@ import pytest
 
 from lqd.bench import suites
 from lqd.bench.results import Folder
+from lqd.bench.verdicts import WORDS, counts, verdicts
 from lqd.cli import main
 from lqd.errors import InvalidInput, Unreadable
 from lqd.report import bench_figures, draw, landscape_figures, style
+from lqd.report import page as page_files
 
 
 def texts(figure):
@@ -96,7 +98,7 @@ def test_a_figure_whose_results_are_missing_says_what_to_run(tmp_path):
         draw.draw("robots", folder)
 
 
-def test_the_page_loads_nothing_and_names_stay_text(page):
+def test_the_page_loads_nothing_and_names_stay_text(page, folder):
     assert planted.NASTY not in page
     assert "<img src=x" not in page
     assert not re.findall(r"(?:src|href)=\"(?!data:|#)", page)
@@ -107,3 +109,14 @@ def test_the_page_loads_nothing_and_names_stay_text(page):
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
         assert f"{directive} 'sha256-{digest}'" in policy
     assert "QUICK PRESET" in page
+    assert counts(verdicts(Folder(folder))) in page
+
+
+def test_every_verdict_has_a_colour_of_its_own(folder):
+    assert {row["verdict"] for row in verdicts(Folder(folder))} == set(WORDS.values())
+    script, style = ((page_files.HERE / name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
+    (table,) = re.findall(r"const VERDICTS = \{(.*?)\};", script)
+    classes = dict(re.findall(r'"?(\w[\w ]*)"?: "(\w+)"', table))
+    assert set(classes) == set(WORDS.values())
+    colours = [re.findall(rf"td\.{name} \{{ color: ([^;]+);", style) for name in classes.values()]
+    assert len({colour for (colour,) in colours}) == len(WORDS)

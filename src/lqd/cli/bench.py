@@ -75,7 +75,7 @@ class Bench:
         else:
             columns = generalisation.COLUMNS
             rows = [
-                (row["setting"], row["rule"], *(generalisation.cell(name, row[name]) for name in columns.values()))
+                (row["setting"], row["rule"], *(generalisation.cell(row, name) for name in columns.values()))
                 for row in content["rows"]
             ]
             table(("setting", "rule", *columns), rows)
@@ -85,7 +85,7 @@ class Bench:
         from lqd.bench import suites
         from lqd.bench.results import Folder
         from lqd.bench.side_by_side import OutOfTime
-        from lqd.bench.verdicts import verdicts
+        from lqd.bench.verdicts import counts, verdicts
         from lqd.report import draw, page
 
         limit = self.time_limit_s
@@ -107,10 +107,14 @@ class Bench:
             )
             return
         folder = Folder(out)
+        found = verdicts(folder)
         rows = [
-            (row["claim"], row["paper"], row["ours"], page.number(row["p"]), row["verdict"]) for row in verdicts(folder)
+            (row["claim"], row["paper"], row["ours"], *map(page.number, (row["p"], row["paired_p"])), row["verdict"])
+            for row in found
         ]
-        table(("claim", "paper", "ours", "p", "verdict"), rows)
+        table(("claim", "paper", "ours", "p", "paired p", "verdict"), rows)
+        if found:
+            print(counts(found))
         figures = draw.make_all(folder)
         draw.save_all(figures, folder)
         print(f"Wrote {page.write(out, figures=figures)}")
@@ -120,8 +124,9 @@ class Bench:
 
         for part in content["settings"].values():
             rows = [
-                (row["claim"], row["verdict"], "\n".join(map(claims.sentence, row["findings"])))
+                (row["claim"], row["verdict"], *claims.cells(finding))
                 for row in part["claims"]
+                for finding in row["findings"]
             ]
             print(f"{part['setting']['num_evaluations']:,} evaluations, {part['setting']['num_seeds']} seeds")
-            table(("claim", "verdict", "found"), rows)
+            table(("claim", "verdict", *claims.COLUMNS), rows)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lqd.bench.results import Folder
-from lqd.bench.verdicts import verdicts
+from lqd.bench.verdicts import counts, verdicts
 from lqd.io.files import flatten, write_bytes
 from lqd.report import draw
 from lqd.rules import catalogue, trained
@@ -60,8 +60,9 @@ def write(
 def page(folder: Folder, figures: dict[str, draw.Picture] | None = None) -> str:
     """All of it as one text; with all figures that the results allow if none are given."""
     script, style = ((HERE / name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
+    judged = verdicts(folder)
     # A page that holds "</script" in a string would end there.
-    data = json.dumps(_data(folder), allow_nan=False).replace("<", "\\u003c")
+    data = json.dumps(_data(folder, judged), allow_nan=False).replace("<", "\\u003c")
     figures = draw.make_all(folder) if figures is None else figures
     parts = {
         "policy": f"default-src 'none'; img-src data:; script-src '{_hash(script)}'; style-src '{_hash(style)}'",
@@ -69,6 +70,7 @@ def page(folder: Folder, figures: dict[str, draw.Picture] | None = None) -> str:
         "script": script,
         "data": data,
         "facts": _facts(folder),
+        "counts": counts(judged),
         "caveat": f'<p class="caveat">{html.escape(folder.caveat)}</p>' if folder.caveat else "",
         "figures": "\n".join(_figure(name, picture) for name, picture in figures.items()),
     }
@@ -110,8 +112,8 @@ def _figure(name: str, picture: draw.Picture) -> str:
     )
 
 
-def _data(folder: Folder) -> dict[str, Any]:
-    rows = [row | {"p": number(row["p"]), "effect": number(row["effect"])} for row in verdicts(folder)]
+def _data(folder: Folder, judged: list[dict[str, Any]]) -> dict[str, Any]:
+    rows = [row | {name: number(row[name]) for name in ("p", "paired_p", "effect")} for row in judged]
     return {"verdicts": rows, "table": list(_table(folder)), "landscape": _landscape(folder)}
 
 

@@ -5,6 +5,8 @@ const data = JSON.parse(document.getElementById("data").textContent);
 
 // ---- tables ----
 
+const VERDICTS = { holds: "holds", "does not hold": "fails", inconclusive: "open" };
+
 function fill(table, columns, rows) {
   const head = table.createTHead().insertRow();
   columns.forEach((column, i) => {
@@ -23,7 +25,7 @@ function fill(table, columns, rows) {
       const value = row[column.name];
       cell.textContent = value === null || value === undefined ? "" : String(value);
       if (column.number) cell.className = "number";
-      if (column.name === "verdict") cell.className = value === "holds" ? "holds" : "fails";
+      if (column.name === "verdict") cell.className = VERDICTS[value];
     }
   }
 }
@@ -47,6 +49,7 @@ function sort(table, index) {
 fill(document.getElementById("verdicts"), [
   { name: "figure", title: "figure" }, { name: "claim", title: "claim" }, { name: "paper", title: "paper" },
   { name: "ours", title: "ours" }, { name: "p", title: "p", number: true },
+  { name: "paired_p", title: "paired p", number: true },
   { name: "effect", title: "effect", number: true }, { name: "verdict", title: "verdict" },
 ], data.verdicts);
 
@@ -55,7 +58,7 @@ fill(results, [
   { name: "part", title: "part" }, { name: "function", title: "function" }, { name: "dim", title: "dimension", number: true },
   { name: "rule", title: "rule" }, { name: "fitness", title: "fitness", number: true },
   { name: "novelty", title: "novelty", number: true },
-  { name: "novelty_rarefied", title: "novelty at ME's slots", number: true },
+  { name: "novelty_rarefied", title: "novelty at MAP-Elites's slots", number: true },
   { name: "qd", title: "QD score", number: true }, { name: "num_filled", title: "filled", number: true },
 ], data.table);
 
