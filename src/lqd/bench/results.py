@@ -74,7 +74,7 @@ class Folder:
         frame = self._frames["results"]
         rows = frame[(frame["part"] == part) & (frame["rule"] == rule)]
         num = rows["seed"].nunique()
-        there = [m for m in (*MEASURES, *OPTIONAL) if m in rows]  # old results have no others
+        there = [*MEASURES, *(m for m in OPTIONAL if m in rows and not rows[m].isna().all())]
         return {m: rows[m].to_numpy(np.float64).reshape(-1, num).T for m in there}
 
     def num_resets(self, part: str) -> int:

@@ -57,7 +57,8 @@ class Keys(NamedTuple):
 def held_out(which: int) -> Keys:
     """All random numbers of `VALIDATION` or of `TEST`."""
     key = jax.random.fold_in(jax.random.key(np.uint32(SEED)), which)
-    return Keys(*jax.random.split(key, 3), jax.random.fold_in(key, BOX))
+    tasks, runs, anchors = jax.random.split(key, 3)
+    return Keys(tasks, runs, anchors, jax.random.fold_in(key, BOX))
 
 
 class Bench:
@@ -195,7 +196,7 @@ class Bench:
         """Slots that MAP-Elites fills on each task: with so many individuals of each rule, novelty is compared."""
         if name in MAP_ELITES or _alter(name):
             everybody = jnp.full(self.field.tasks.num_tasks, float(self.setting.population_size))
-            return {"novelty_rarefied": everybody} | ({AT_FITTED_SLOTS: everybody} if name == FITTED else {})
+            return {AT_FITTED_SLOTS if name == FITTED else "novelty_rarefied": everybody}
         found = {}
         for measure, other in ({"novelty_rarefied": "me"} | self._also_compared(name)).items():
             table = (tables or {}).get(other) or self._read(other, self._about(other))
@@ -227,9 +228,7 @@ class Bench:
     @functools.cached_property
     def _fitted(self) -> Field:
         if self.setting.is_single:
-            raise InvalidInput(
-                f"{FITTED!r} is for functions; {self.setting.functions[0]!r} has a box of its own: 'me'."
-            )
+            raise InvalidInput(f"rule {FITTED!r} is for functions, not for {self.setting.functions[0]!r}: use 'me'.")
         return fitted(self._key_box, self.field)
 
     def _rule(self, name: str) -> Rule:

@@ -133,6 +133,7 @@ def fitted(key: Key[Array, ""], field: Field, share: float = SHARE, times: float
 
     Nothing but the task goes into it: each has points of its own, uniform in the box of genotypes.
     """
+    assert isinstance(field.tasks, instances.LandscapeBatch)
     width = times * _reach(key, field.tasks, jnp.asarray(share, jnp.float32))
     return field._replace(tasks=field.tasks.with_divided_descriptors(width), scale=field.scale * width)
 

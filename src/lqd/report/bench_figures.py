@@ -146,7 +146,7 @@ def grid(folder: "Folder") -> Figure:
     limit = max(np.quantile(np.abs(logs), 0.9), 1e-3)
     axes = figure.subplots(len(others), len(functions), sharey=True, squeeze=False)
     for o, i in np.ndindex(*axes.shape):
-        ax = axes[o, i]
+        ax: Any = axes[o, i]
         image = ax.imshow(logs[o, i], cmap="RdBu", vmin=-limit, vmax=limit, origin="lower", aspect="auto")
         for n, d in np.ndindex(len(parts), len(dims)):
             dark = abs(logs[o, i, n, d]) > 0.6 * limit
