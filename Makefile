@@ -69,7 +69,7 @@ WITH = build/$(1)/venv/bin/python -m pip install --quiet --disable-pip-version-c
 TESTED_WITH = LQD_TEST_CACHE=$(CURDIR)/build/$(1)/cache build/$(1)/venv/bin/python -m pytest
 
 build/robots/.ready: build/robots/venv
-	$(call WITH,robots) -e '.[brax]' pytest
+	$(call WITH,robots) -e '.[brax,bench]' pytest
 	@touch $@
 
 build/qdax/.ready: build/qdax/venv # without the simulators that QDax asks for, with what its parts need that we use
@@ -78,7 +78,7 @@ build/qdax/.ready: build/qdax/venv # without the simulators that QDax asks for, 
 	@touch $@
 
 test-robots: build/robots/.ready ## the tests that need brax, in an environment of their own
-	$(call TESTED_WITH,robots) tests/tasks/test_brax.py
+	$(call TESTED_WITH,robots) tests/tasks/test_brax.py tests/bench/test_again.py
 
 test-qdax: build/qdax/.ready ## the tests that need QDax, in an environment of their own
 	$(call TESTED_WITH,qdax) tests/integrations/test_qdax.py

@@ -10,11 +10,13 @@ import pathlib
 
 import numpy as np
 
+from lqd.bench.again import NUM_ELITES
 from lqd.bench.generalisation import cell
 from lqd.bench.results import Folder
 from lqd.bench.suites import BLIND
 from lqd.bench.verdicts import counts, verdicts
 from lqd.rules.catalogue import SHORT
+from lqd.tasks import ROBOTS
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "claims.md"
@@ -45,21 +47,53 @@ def claims(folder: str) -> str:
     return f"{table(titles, rows)}\n\n{text[0].upper()}{text[1:]}."
 
 
-def returns(name: str) -> str:
-    """The best fitness of all evaluations on each robot: median and quartiles over seeds."""
+NAMES = SHORT | {BLIND: "LQD (F), random descriptors"}
+
+
+def by_robot(name: str, values) -> str:
+    """Of each rule on each robot, median and quartiles over seeds of what `values(folder, robot, rule)` gives."""
     folder = Folder(ROOT / "results" / name)
-    robots = [part for part in folder.parts if part != "arm"]
+    robots = [part for part in folder.parts if part in ROBOTS]
     rows = []
     for rule in folder.parts[robots[0]]["rules"]:
-        found = [folder.history(robot, rule)["best"][-1, :, 0] for robot in robots]
-        low, middle, high = (np.quantile(found, q, axis=1) for q in (0.25, 0.5, 0.75))
-        rows.append(
-            [
-                (SHORT | {BLIND: "LQD (F), random descriptors"})[rule],
-                *(f"{m:.0f} ({a:.0f} to {b:.0f})" for a, m, b in zip(low, middle, high, strict=True)),
-            ]
-        )
+        quartiles = [np.quantile(values(folder, robot, rule)[:, 0], (0.25, 0.5, 0.75)) for robot in robots]
+        cells = [" to ".join(f"{end:.{3 if abs(m) < 10 else 0}f}" for end in (low, high)) for low, m, high in quartiles]
+        middles = [f"{m:.{3 if abs(m) < 10 else 0}f}" for _, m, _ in quartiles]
+        rows.append([NAMES[rule], *(f"{m} ({ends})" for m, ends in zip(middles, cells, strict=True))])
     return table(["rule", *robots], rows)
+
+
+def num_resets(name: str) -> int:
+    """On how many resets all robots of a folder were evaluated again."""
+    folder = Folder(ROOT / "results" / name)
+    return min(folder.num_resets(part) for part in folder.parts if part in ROBOTS)
+
+
+def returns(name: str) -> str:
+    """What the best solution of each run is worth."""
+    num = num_resets(name)
+    said = f"The mean return of the best solution of each run, on {num} resets that the run never saw."
+    if not num:
+        said = "The highest return of a single evaluation, which is partly luck: these runs are from before their best "
+        said += "solutions were evaluated again."
+    return f"{said}\n\n{by_robot(name, Folder.best)}"
+
+
+def elites(name: str) -> str:
+    """Mean return and novelty of individuals of the last populations, evaluated again."""
+    num = num_resets(name)
+    if not num:
+        return "(These runs are from before elites were evaluated again.)"
+    parts = [
+        ("Mean return", "elites_again"),
+        ("Novelty (mean distance of mean descriptors to the three nearest)", "novelty_again"),
+    ]
+    said = f"of {NUM_ELITES} individuals drawn at random from each last population, on {num} fresh resets:"
+    tables = [
+        f"{title} {said}\n\n{by_robot(name, lambda folder, part, rule, m=m: folder.table(part, rule)[m])}"
+        for title, m in parts
+    ]
+    return "\n\n".join(tables)
 
 
 def trained() -> str:
@@ -77,7 +111,10 @@ def generalisation() -> str:
     """Lowest and highest over the settings other than the one of the training."""
     found = json.loads((ROOT / "results" / "generalisation" / "generalisation.json").read_text())["rows"]
     titles = {"fitter than GA": "fitter_than_ga", "than DNS": "fitter_than_dns", "than MAP-Elites": "fitter_than_me"}
-    titles |= {"novelty / NS's": "novelty_of_ns", "/ MAP-Elites's": "novelty_of_me", "QD score / DNS's": "qd_of_dns"}
+    titles |= {"(fitted box)": "fitter_than_me-fitted"}
+    titles |= {"novelty / NS's": "novelty_of_ns", "/ MAP-Elites's": "novelty_of_me"}
+    titles |= {"/ its (fitted box)": "novelty_of_me-fitted", "QD score / DNS's": "qd_of_dns"}
+    titles = {title: name for title, name in titles.items() if name in found[0]}  # old results have one box
     rows = []
     for rule in dict.fromkeys(row["rule"] for row in found):
         far = [row for row in found if row["rule"] == rule and row["setting"] != "as trained"]
@@ -94,6 +131,7 @@ TABLES = {
     "paper": functools.partial(claims, "paper"),
     "robots": functools.partial(claims, "robots"),
     "returns": functools.partial(returns, "robots"),
+    "elites": functools.partial(elites, "robots"),
     "longer": functools.partial(returns, "robots-longer"),
     "longer claims": functools.partial(claims, "robots-longer"),
     "trained": trained,

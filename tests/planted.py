@@ -7,7 +7,7 @@ import numpy as np
 
 from lqd.bench import landscapes, suites
 from lqd.bench.plan import Results
-from lqd.bench.runner import HISTORY, MEASURES
+from lqd.bench.runner import AT_FITTED_SLOTS, HISTORY, MEASURES
 from lqd.io import manifest
 from lqd.io.files import write_arrays
 
@@ -23,16 +23,25 @@ NASTY = "</script><img src=x onerror=alert(1)>"  # the name of a function
 MADE = manifest.environment() | {"seconds": 1.0, "at": "2026-01-02T03:04:05"}
 
 
+def _of_its_own(part: str, rule: str):
+    """Random numbers that do not depend on what else there is."""
+    return np.random.default_rng([0, *f"{part} {rule}".encode()])
+
+
 def table(rng, setting, strength: float):
     """Better in everything by a factor of e per unit of strength."""
     shape = (setting.num_seeds, len(setting.columns))
-    found = {m: np.exp(strength + 0.2 * rng.normal(size=shape)) for m in MEASURES}
+    measures = (*MEASURES, *(() if setting.is_single else (AT_FITTED_SLOTS,)))
+    found = {m: np.exp(strength + 0.2 * rng.normal(size=shape)) for m in measures}
     found["fitness"] = -np.exp(-strength + 0.2 * rng.normal(size=shape))
     found["num_filled"] = np.full(shape, 60.0 if strength == 1.5 else 128.0)
     rows = len(setting.rows)
     for measure in HISTORY:
         end = found["fitness" if measure == "best" else measure]
         found[f"history.{measure}"] = np.linspace(2 if (end < 0).all() else 0.5, 1, rows)[:, None, None] * end
+    if setting.num_resets:  # less than in the run, which was lucky
+        found |= {"best_again": 1.5 * found["fitness"], "elites_again": 2 * found["fitness"]}
+        found |= {"novelty_again": 2 * found["novelty"], "num_failed_again": np.zeros(shape)}
     return {name: value.astype(np.float32) for name, value in found.items()}
 
 
@@ -64,7 +73,7 @@ def write(folder, strengths: dict[str, float], size=SIZE, suite="all", names=Non
             for part, given in plan.items()
         }
     tables = {
-        part: {rule: table(rng, given.setting, strengths.get(rule, 0.0)) for rule in given.rules}
+        part: {rule: table(_of_its_own(part, rule), given.setting, strengths.get(rule, 0.0)) for rule in given.rules}
         for part, given in plan.items()
     }
     results = Results(plan, tables, {part: dict.fromkeys(given.rules, MADE) for part, given in plan.items()})

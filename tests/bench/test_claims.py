@@ -82,7 +82,7 @@ def test_the_whole_suite_writes_its_files(tmp_path, monkeypatch):
     assert "| wins | p | paired p |" in text
 
 
-DIVERSITY = ("novelty", "novelty_rarefied", "qd")
+DIVERSITY = ("novelty", "novelty_rarefied", "novelty_rarefied_fitted", "qd")
 
 
 def planted(strong: dict[str, float]):

@@ -8,12 +8,13 @@ import pytest
 from lqd.bench.results import Folder
 from lqd.bench.verdicts import _not_worse_than_any, counts, verdicts
 from lqd.statistics import Finding
+from lqd.tasks import ROBOTS
 from lqd.tasks.bbob import instances
 
 COMPETITIVE = "LQD (F) is competitive in fitness on unseen functions (wins at least 45 % against every rule)"
 NOT_BETTER = "LQD (F) with random descriptors is not better than GA on the training functions"
 BEST_NOVELTY = "LQD (N) has the best novelty on all unseen functions but Salomon"
-AS_CLAIMED = {"lqd-n": 2.0, "lqd-f": 2.5, "lqd-fn": 2.0, "me": 1.5, "dns": 1.0, "ns": 1.0, "ga": 0.2}
+AS_CLAIMED = {"lqd-n": 2.0, "lqd-f": 2.5, "lqd-fn": 2.0, "me": 1.5, "me-fitted": 1.5, "dns": 1.0, "ns": 1.0, "ga": 0.2}
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +28,17 @@ def found(tmp_path_factory):
 
 def test_what_is_planted_is_confirmed(found):
     rows = found(AS_CLAIMED)
-    assert len(rows) == 28
+    assert len(rows) == 39
     for claim in (
         "LQD (N) is more novel than NS",
         "LQD (F) is fitter than GA",
-        "LQD (F+N) is more novel than MAP-Elites",
+        "LQD (F+N) is more novel than MAP-Elites (the paper's box)",
+        "LQD (F+N) is more novel than MAP-Elites (fitted box)",
+        "the same with as many individuals as that keeps",
         "LQD (F+N) is close to DNS (QD score at least 0.95 of it)",
         COMPETITIVE,
         "LQD (F) beats MAP-Elites almost everywhere (in 90 % of the cells)",
+        "LQD (F) beats MAP-Elites, fitted box almost everywhere (in 90 % of the cells)",
         "LQD (F) is fitter with the task's descriptors than with random ones on the training functions",
         "LQD (N) rewards distance from the others",
     ):
@@ -43,21 +47,24 @@ def test_what_is_planted_is_confirmed(found):
     for row in tested:
         assert 0 <= row["p"] <= 1
         assert 0 <= row["paired_p"] <= 1
-    num_tests = len(tested) + 6  # the claim of all unseen functions has seven, and shows one
+    num_tests = len(tested) + 7  # the claim of all unseen functions has eight, and shows one
     assert min(row["p"] for row in tested) == pytest.approx(2 / 12870 * num_tests)  # 8 seeds against 8: the smallest
     assert min(row["paired_p"] for row in tested) == pytest.approx(2 / 2**8 * num_tests)
 
 
 def test_what_is_not_there_is_not_confirmed(found):
-    rows = found({"ns": 1.0, "ga": 1.0, "me": 1.0, "dns": 1.0, "lqd-f@random": 1.0})
+    rows = found(dict.fromkeys(("ns", "ga", "me", "me-fitted", "dns", "lqd-f@random"), 1.0))
     for claim in (
         "LQD (N) is more novel than NS",
         "LQD (F) is fitter than GA",
-        "LQD (F+N) is more novel than MAP-Elites",
+        "LQD (F+N) is more novel than MAP-Elites (the paper's box)",
+        "LQD (F+N) is more novel than MAP-Elites (fitted box)",
+        "the same with as many individuals as that keeps",
         "LQD (F+N) is close to DNS (QD score at least 0.95 of it)",
         BEST_NOVELTY,
         COMPETITIVE,
         "LQD (F) beats MAP-Elites almost everywhere (in 90 % of the cells)",
+        "LQD (F) beats MAP-Elites, fitted box almost everywhere (in 90 % of the cells)",
         "LQD (F) is fitter with the task's descriptors than with random ones on the training functions",
     ):
         assert rows[claim]["verdict"] == "does not hold", rows[claim]
@@ -108,11 +115,33 @@ def test_counts():
 
 def test_both_at_the_optimum_are_level(tmp_path, monkeypatch):
     folder = Folder(planted.write(tmp_path, AS_CLAIMED, suite="grid"))
-    tables = {rule: folder.table("grid 64", rule) for rule in ("lqd-f", "me")}
+    tables = {rule: folder.table("grid 64", rule) for rule in ("lqd-f", "me", "me-fitted")}
     tables["me"]["fitness"][:, 0] = tables["lqd-f"]["fitness"][:, 0]
     monkeypatch.setattr(folder, "table", lambda part, rule: tables[rule])
-    (row,) = (row for row in verdicts(folder) if row["figure"] == "grid")
+    row, fitted = (row for row in verdicts(folder) if row["figure"] == "grid")
+    assert "fitted box" in fitted["claim"]
     num = tables["me"]["fitness"].shape[1]
     assert row["ours"].startswith(
         f"wins in {100 * (num - 1) / num:.0f} % (88 to 88) of {2 * num} cells, level in {100 / num:.0f} %"
     )
+
+
+def test_robots_count_by_what_they_are_worth_on_fresh_resets(tmp_path):
+    """Both Ants too; and what was not evaluated again is marked."""
+    folder = Folder(planted.write(tmp_path, {"lqd-f": 1.0}, suite="ablation"))
+    lucky = {part: folder.table(part, "lqd-f@random") for part in folder.parts if part != "arm"}
+    for part in ROBOTS:  # in the run itself the blind rule was ahead of everybody
+        folder.history(part, "lqd-f@random")["best"][:] = 1e6
+        assert (folder.best(part, "lqd-f@random") == lucky[part]["best_again"]).all()
+    rows = {row["claim"]: row for row in verdicts(folder)}
+    for part in ROBOTS:
+        row = rows[f"LQD (F) is fitter with the task's descriptors than with random ones on {part}"]
+        assert row["ours"].startswith("wins 100 %")
+        assert "single" not in row["ours"]
+        kept = rows[f"LQD (F) keeps 40 % of MAP-Elites's novelty on {part}, GA not even 10 %"]
+        assert "whole populations, as evaluated in the run" in kept["ours"]
+    before = Folder(tmp_path)
+    for part in ROBOTS:
+        del before.parts[part]["setting"]["num_resets"]
+    marked = [row for row in verdicts(before) if "single evaluations" in row["ours"]]
+    assert {row["figure"] for row in marked} == {"robots-aggregate", "ablation", "diversity"}

@@ -17,7 +17,7 @@ from lqd.bench.settings import ARM, Setting
 from lqd.errors import unknown
 from lqd.io import manifest
 from lqd.io.files import write_bytes
-from lqd.rules.catalogue import HANDMADE
+from lqd.rules.catalogue import FITTED, HANDMADE
 from lqd.tasks.bbob import instances
 
 AS_TRAINED = Setting()
@@ -54,7 +54,10 @@ def run(preset: str, out: pathlib.Path, progress: OnPiece = lambda *_: None) -> 
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
     settings = PRESETS[preset]
-    plan = {name: Part(setting, (*HANDMADE, *RULES)) for name, setting in settings.items()}
+    plan = {
+        name: Part(setting, (*HANDMADE, *(() if setting.is_single else (FITTED,)), *RULES))
+        for name, setting in settings.items()
+    }
     results = measure_all(plan, out / "pieces" / preset, progress)
     content = {
         "preset": preset,
@@ -69,17 +72,22 @@ def run(preset: str, out: pathlib.Path, progress: OnPiece = lambda *_: None) -> 
 
 
 def rows(setting: str, tables: dict[str, Table], num_settings: int) -> list[dict[str, Any]]:
-    """One row per trained rule: against each hand-made one, each number with its interval."""
+    """One row per trained rule: against each hand-made one, each number with its interval.
+
+    The arm's box is just what it can reach: MAP-Elites is not run with another.
+    """
+    tables = {FITTED: tables["me"]} | tables
     confidence = 1 - 0.05 / num_settings  # Bonferroni's
     found = []
     for rule in RULES:
-        row = {"setting": setting, "rule": rule, "num_filled_me": float(tables["me"]["num_filled"].mean())}
+        row: dict[str, Any] = {"setting": setting, "rule": rule}
+        row |= {f"num_filled_{other}": float(tables[other]["num_filled"].mean()) for other in ("me", FITTED)}
         for measure, name, of in (
             ("fitness", "fitter_than", statistics.win_rate),
             ("novelty", "novelty_of", statistics.ratio),
             ("qd", "qd_of", statistics.ratio),
         ):
-            for other in HANDMADE:
+            for other in (*HANDMADE, FITTED):
                 value, *bounds = of(tables[rule][measure], tables[other][measure], confidence)
                 row |= {f"{name}_{other}": value, f"{name}_{other}_interval": bounds}
         found.append(row)
@@ -90,11 +98,14 @@ COLUMNS = {
     "fitter than GA": "fitter_than_ga",
     "than DNS": "fitter_than_dns",
     "than MAP-Elites": "fitter_than_me",
+    "(fitted box)": "fitter_than_me-fitted",
     "novelty / GA's": "novelty_of_ga",
     "/ NS's": "novelty_of_ns",
     "/ MAP-Elites's": "novelty_of_me",
+    "/ its (fitted box)": "novelty_of_me-fitted",
     "QD score / DNS's": "qd_of_dns",
     "MAP-Elites's filled slots": "num_filled_me",
+    "its (fitted box)": "num_filled_me-fitted",
 }
 
 

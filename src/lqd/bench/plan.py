@@ -2,15 +2,18 @@
 
 import dataclasses
 import pathlib
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lqd.bench.runner import HISTORY, MEASURES, Bench, Table
+from lqd.bench.runner import HISTORY, MEASURES, OPTIONAL, Bench, Table, in_order
 from lqd.bench.settings import Setting
+from lqd.bench.side_by_side import OutOfTime
 from lqd.errors import InvalidInput
 from lqd.io.files import write_bytes
+from lqd.rules.catalogue import FITTED
 
 OnPiece = Callable[[str, int, int], None]  # what runs now, how many pieces are done, of how many
 
@@ -47,7 +50,7 @@ class Results:
 
         rows = [
             {"part": name, "rule": rule, "function": function, "dim": dim, "seed": seed}
-            | {measure: float(table[measure][seed, column]) for measure in MEASURES}
+            | {m: float(table[m][seed, column]) if m in table else np.nan for m in (*MEASURES, *OPTIONAL)}
             for name, part in self.plan.items()
             for rule, table in self.tables[name].items()
             for column, (function, dim) in enumerate(part.setting.columns)
@@ -78,10 +81,16 @@ class Results:
         return pd.concat(parts, ignore_index=True)
 
 
-def measure_all(plan: Plan, folder: pathlib.Path, progress: OnPiece) -> Results:
+def folder_of(pieces: pathlib.Path, part: str) -> pathlib.Path:
+    """Where the pieces of a part are."""
+    return pieces / part.replace(" ", "-")
+
+
+def measure_all(plan: Plan, folder: pathlib.Path, progress: OnPiece, until: float | None = None) -> Results:
     """Every rule of every part, from what is kept in the folder or anew.
 
-    MAP-Elites is measured first: the slots that it fills are what the others' novelty is compared at.
+    MAP-Elites is measured first: the slots that it fills are what the others' novelty is compared at. When time is up
+    (`until`, as `time.perf_counter` says it), no other piece is begun, and `OutOfTime` is raised.
     """
     for name, part in plan.items():
         if "me" not in part.rules:
@@ -89,7 +98,7 @@ def measure_all(plan: Plan, folder: pathlib.Path, progress: OnPiece) -> Results:
     total, done = sum(len(part.rules) for part in plan.values()), 0
     results = Results(plan, {}, {})
     for name, part in plan.items():
-        bench = Bench(part.setting, folder / name.replace(" ", "-"))
+        bench = Bench(part.setting, folder_of(folder, name), compare_fitted=FITTED in part.rules)
         if part.together:
             num = part.setting.num_generations
 
@@ -97,10 +106,12 @@ def measure_all(plan: Plan, folder: pathlib.Path, progress: OnPiece) -> Results:
                 progress(f"{name}: all rules, generation {generation:,} of {num:,}", done, total)
 
             look(0)
-            bench.measure_together(part.rules, look)
+            bench.measure_together(part.rules, look, until)
         found = {}
-        for rule in sorted(part.rules, key=lambda rule: rule != "me"):
+        for rule in in_order(part.rules):
             progress(f"{name}: {rule}", done, total)
+            if until is not None and time.perf_counter() >= until and not bench.has(rule):
+                raise OutOfTime(f"{done} of {total} pieces are kept")
             found[rule] = bench.measure(rule)
             done += 1
         results.tables[name] = {rule: found[rule] for rule in part.rules}

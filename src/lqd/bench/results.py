@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lqd.bench.runner import HISTORY, MEASURES
+from lqd.bench.runner import HISTORY, MEASURES, OPTIONAL
 from lqd.checks import installed
 from lqd.errors import InvalidInput, Unreadable
 from lqd.io import manifest
@@ -74,7 +74,16 @@ class Folder:
         frame = self._frames["results"]
         rows = frame[(frame["part"] == part) & (frame["rule"] == rule)]
         num = rows["seed"].nunique()
-        return {m: rows[m].to_numpy(np.float64).reshape(-1, num).T for m in MEASURES}
+        there = [*MEASURES, *(m for m in OPTIONAL if m in rows and not rows[m].isna().all())]
+        return {m: rows[m].to_numpy(np.float64).reshape(-1, num).T for m in there}
+
+    def num_resets(self, part: str) -> int:
+        """On how many fresh resets of a simulator what was found was evaluated again; 0: not at all."""
+        return int(self.parts[part]["setting"].get("num_resets", 0))
+
+    def best(self, part: str, rule: str) -> np.ndarray:
+        """What the best solution of each run is worth (seeds, columns): on fresh resets, where there are resets."""
+        return self.table(part, rule)["best_again"] if self.num_resets(part) else self.history(part, rule)["best"][-1]
 
     @functools.cache  # noqa: B019
     def history(self, part: str, rule: str) -> dict[str, np.ndarray]:

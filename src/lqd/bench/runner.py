@@ -11,16 +11,16 @@ import json
 import pathlib
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Key
 
-from lqd.bench import side_by_side
-from lqd.bench.settings import Field, Setting, field
+from lqd.bench import again, side_by_side
+from lqd.bench.settings import NUM_POINTS, SHARE, Field, Setting, field, fitted
 from lqd.errors import InvalidInput, Unreadable, unknown
 from lqd.evolution import loop, metrics
 from lqd.evolution.variation import IsoLine
@@ -28,6 +28,7 @@ from lqd.io import manifest
 from lqd.io.files import flatten, read_arrays, write_arrays
 from lqd.meta.validation import SEED
 from lqd.rules import catalogue, cvt
+from lqd.rules.catalogue import FITTED
 from lqd.rules.learned import recipe2
 from lqd.rules.learned.rule import Learned
 from lqd.rules.protocol import Rule, ready
@@ -35,23 +36,46 @@ from lqd.tasks import without_descriptors
 from lqd.tasks.anchors import random_search
 from lqd.tasks.task import Repeated
 
-TEST = 1000  # folded into the key of held-out tasks: neither training's nor validation's
+VALIDATION, TEST = 1, 1000  # folded into the key of held-out tasks: what choices are made on, and what is quoted
+BOX = 0x626F78  # folded in where boxes are fitted: no other random numbers of a bench
 MEASURES = ("fitness", "novelty", "novelty_rarefied", "qd", "num_filled")
+AT_FITTED_SLOTS = "novelty_rarefied_fitted"  # of learned rules, and of MAP-Elites with a fitted box
+OPTIONAL = (AT_FITTED_SLOTS, *again.MEASURES)  # some pieces have them
 HISTORY = ("fitness", "best", "novelty", "qd")  # what is also kept from time to time: `history.fitness` and so on
+MAP_ELITES = ("me", FITTED)
 Table = dict[str, np.ndarray]  # measure -> (seeds, columns)
 
 
-class Bench:
-    """The tasks of one setting, what random search reaches there, and every rule's results, kept in a folder."""
+class Keys(NamedTuple):
+    """Of held-out tasks, of the runs on them, of random search there, and of the points that boxes are fitted to."""
 
-    def __init__(self, setting: Setting, folder: pathlib.Path):
-        self.setting, self.folder = setting, folder
+    tasks: Key[Array, ""]
+    runs: Key[Array, ""]
+    anchors: Key[Array, ""]
+    box: Key[Array, ""]
+
+
+def held_out(which: int) -> Keys:
+    """All random numbers of `VALIDATION` or of `TEST`."""
+    key = jax.random.fold_in(jax.random.key(np.uint32(SEED)), which)
+    tasks, runs, anchors = jax.random.split(key, 3)
+    return Keys(tasks, runs, anchors, jax.random.fold_in(key, BOX))
+
+
+class Bench:
+    """The tasks of one setting, what random search reaches there, and every rule's results, kept in a folder.
+
+    With `compare_fitted`, learned rules are compared also at the slots that MAP-Elites fills with a fitted box.
+    """
+
+    def __init__(self, setting: Setting, folder: pathlib.Path, compare_fitted: bool = False):
+        self.setting, self.folder, self.compare_fitted = setting, folder, compare_fitted
         self.made: dict[str, dict[str, Any]] = {}  # piece -> when, on what, and how long it took
-        key = jax.random.fold_in(jax.random.key(np.uint32(SEED)), TEST)
-        key_tasks, key_runs, self._key_anchors = jax.random.split(key, 3)
-        self.field = field(key_tasks, setting)
+        keys = held_out(TEST)
+        self._key_anchors, self._key_box = keys.anchors, keys.box
+        self.field = field(keys.tasks, setting)
         first = setting.first_seed  # a key does not depend on how many there are
-        self.keys = jax.random.split(key_runs, first + self.field.tasks.num_tasks)[first:]
+        self.keys = jax.random.split(keys.runs, first + self.field.tasks.num_tasks)[first:]
 
     def anchors(self):
         """What random search reaches on each task with the evaluations that a rule has; None without an optimum."""
@@ -71,29 +95,36 @@ class Bench:
         """Final populations of a rule: an array (seeds, columns) per measure; and (rows, seeds, columns) on the way.
 
         "me" comes first: the others are compared at the slots that it fills, and say so if its piece is not there.
-        `RULE@random` (or `@zero`) is the rule with descriptors that say nothing.
+        "me-fitted" is the same rule with a box fitted to each task; `RULE@random` (or `@zero`) is the rule with
+        descriptors that say nothing.
         """
         alter, f_rand = _alter(name), self.anchors()
 
         def compute(rule):
-            num = self._num_compared(name)
-            found = _run(self.setting.sizes, alter, rule, self.keys, self.field, f_rand, self.setting.steps)
-            return self._table(found, num)
+            num, field = self._num_compared(name), self._field(name)
+            rows, state = _run(self.setting.sizes, alter, rule, self.keys, field, f_rand, self.setting.steps)
+            return self._table(name, rows, state, num)
 
         return self.piece(name, {}, compute)
 
-    def measure_together(self, names: Sequence[str], look: Callable[[int], None] = lambda _: None) -> None:
+    def has(self, name: str) -> bool:
+        """Whether what `measure` gives is kept."""
+        return self._read(name, self._about(name)) is not None
+
+    def measure_together(
+        self, names: Sequence[str], look: Callable[[int], None] = lambda _: None, until: float | None = None
+    ) -> None:
         """The rules that are missing, side by side: a simulator takes hardly longer for several than for one.
 
-        Their state is kept on the way. `look` is told the generation. Of rules that ran with fewer seeds only the other
-        seeds run.
+        Their state is kept on the way, and when time is up (`until`, as `time.perf_counter` says it), which raises
+        `OutOfTime`. `look` is told the generation. Of rules that ran with fewer seeds only the other seeds run.
         """
-        names = sorted(names, key=lambda name: name != "me")  # first: its slots are what the others are compared at
-        about = {name: {"rule": _fingerprint(self._rule(name))} for name in names}
+        names = in_order(names)
+        about = {name: self._about(name) for name in names}
         missing = [name for name in names if self._read(name, about[name]) is None]
         begun = {name: num for name in missing if (num := self._num_seeds_kept(name, about[name]))}
         if begun:
-            self._add_seeds(min(begun.values()), {name: about[name] for name in begun}, look)
+            self._add_seeds(min(begun.values()), {name: about[name] for name in begun}, look, until)
             missing = [name for name in missing if name not in begun]
 
         def kept_of(names):
@@ -103,7 +134,7 @@ class Bench:
         if missing and kept_of(names).fits():  # cut while the pieces were written
             missing = names
         kept = kept_of(missing)
-        if len(missing) < 2:
+        if not missing:
             kept.remove()
             return
         if "me" not in missing:
@@ -111,21 +142,21 @@ class Bench:
         rules = tuple(self._rule(name) for name in missing)
         alter, f_rand = tuple(map(_alter, missing)), self.anchors()
         ran, seconds = side_by_side.run(
-            self.setting, self.field, self.keys, rules, alter, _measured, (self.field, f_rand), kept, look
+            self.setting, self.field, self.keys, rules, alter, _measured, (self.field, f_rand), kept, look, until
         )
-        tables: dict[str, Table] = {}
+        begun_tables, tables = time.perf_counter(), dict[str, Table]()
         for name, (rows, state) in zip(missing, ran, strict=True):
-            found = rows, state.population.fitness, state.population.descriptor
-            tables[name] = self._table(found, self._num_compared(name, tables.get("me")))
+            tables[name] = self._table(name, rows, state, self._num_compared(name, tables))
+        seconds += time.perf_counter() - begun_tables
         for name in missing:
             self._write(name, about[name], tables[name], seconds / len(missing))
         kept.remove()
 
-    def _add_seeds(self, num_kept: int, about: dict[str, dict[str, Any]], look: Callable[[int], None]) -> None:
+    def _add_seeds(self, num_kept: int, about: dict[str, dict[str, Any]], look: Callable[[int], None], until) -> None:
         """The seeds that are missing, as a bench of their own, with MAP-Elites in it; then the pieces grow by them."""
         first, num = self.setting.first_seed + num_kept, self.setting.num_seeds - num_kept
         rest = Bench(dataclasses.replace(self.setting, first_seed=first, num_seeds=num), self.folder / "more-seeds")
-        rest.measure_together(list(dict.fromkeys(["me", *about])), look)
+        rest.measure_together(list(dict.fromkeys(["me", *about])), look, until)
         rest.measure("me")
         for name in about:
             new, kept = rest.measure(name), self._kept(name)
@@ -143,37 +174,66 @@ class Bench:
         fits = kept[1] == wanted | {"setting": wanted["setting"] | {"num_seeds": num}}
         return num if fits and isinstance(num, int) and 0 < num < self.setting.num_seeds else 0
 
-    def _table(self, ran, num) -> Table:
-        rows, fitness, descriptor = ran
-        found = {name: rows[name][-1] for name in MEASURES if name in rows}
-        found["novelty_rarefied"] = _rarefied(fitness, descriptor, num) * self.field.scale
-        found |= {f"history.{name}": rows[name] for name in HISTORY}
-        return {name: self._by_seed(np.asarray(found[name])) for name in found}
+    def _table(self, name: str, rows, state: loop.State, num: dict[str, Float[Array, " K"]]) -> Table:
+        population, scale = state.population, self._field(name).scale
+        found = {measure: rows[measure][-1] for measure in MEASURES if measure in rows}
+        for measure, slots in num.items():
+            found[measure] = _rarefied(population.fitness, population.descriptor, slots) * scale
+        found |= {f"history.{measure}": rows[measure] for measure in HISTORY}
+        if self.setting.num_resets:
+            found |= again.measured(self.field.tasks, state, self.setting.num_resets)
+        return {measure: self._by_seed(np.asarray(value)) for measure, value in found.items()}
 
     def piece(self, name: str, about: dict[str, Any], compute: Callable[[Rule], Table]) -> Table:
         """Something computed of a rule, from what is kept or anew."""
-        rule = self._rule(name)
-        return self._piece(name, about | {"rule": _fingerprint(rule)}, lambda: compute(rule))
+        return self._piece(name, about | self._about(name), lambda: compute(self._rule(name)))
 
     def _by_seed(self, values: np.ndarray) -> np.ndarray:
         """(..., tasks) as (..., seeds, columns)."""
         by_column = values.reshape(*values.shape[:-1], len(self.setting.columns), self.setting.num_seeds)
         return np.ascontiguousarray(np.swapaxes(by_column, -1, -2))
 
-    def _num_compared(self, name: str, of_map_elites: Table | None = None) -> Float[Array, " K"]:
+    def _num_compared(self, name: str, tables: Mapping[str, Table] | None = None) -> dict[str, Float[Array, " K"]]:
         """Slots that MAP-Elites fills on each task: with so many individuals of each rule, novelty is compared."""
-        if name == "me" or _alter(name):
-            return jnp.full(self.field.tasks.num_tasks, float(self.setting.population_size))
-        table = of_map_elites or self._read("me", {"rule": _fingerprint(self._rule("me"))})
-        if table is None:
-            raise InvalidInput(
-                f"{name!r} is compared at the slots that MAP-Elites fills, and {self.folder} has no piece of it: "
-                "measure 'me' first."
-            )
-        return jnp.asarray(table["num_filled"].T.ravel())
+        if name in MAP_ELITES or _alter(name):
+            everybody = jnp.full(self.field.tasks.num_tasks, float(self.setting.population_size))
+            return {AT_FITTED_SLOTS if name == FITTED else "novelty_rarefied": everybody}
+        found = {}
+        for measure, other in ({"novelty_rarefied": "me"} | self._also_compared(name)).items():
+            table = (tables or {}).get(other) or self._read(other, self._about(other))
+            if table is None:
+                raise InvalidInput(
+                    f"{name!r} is compared at the slots that MAP-Elites fills, and {self.folder} has no piece of it: "
+                    f"measure {other!r} first."
+                )
+            found[measure] = jnp.asarray(table["num_filled"].T.ravel())
+        return found
+
+    def _also_compared(self, name: str) -> dict[str, str]:
+        """Measures that a rule has at the slots of others than the paper's MAP-Elites. Only learned rules are compared
+        so: what is kept of the others stays good."""
+        is_compared = self.compare_fitted and not _alter(name) and isinstance(self._rule(name), Learned)
+        return {AT_FITTED_SLOTS: FITTED} if is_compared else {}
+
+    def _about(self, name: str) -> dict[str, Any]:
+        """What a piece depends on, besides the setting."""
+        about: dict[str, Any] = {"rule": _fingerprint(self._rule(name))}
+        if name == FITTED:
+            about["box"] = {"share": SHARE, "num_points": NUM_POINTS}
+        also = self._also_compared(name)
+        return about | ({"compared": also} if also else {})
+
+    def _field(self, name: str) -> Field:
+        return self._fitted if name == FITTED else self.field
+
+    @functools.cached_property
+    def _fitted(self) -> Field:
+        if self.setting.is_single:
+            raise InvalidInput(f"rule {FITTED!r} is for functions, not for {self.setting.functions[0]!r}: use 'me'.")
+        return fitted(self._key_box, self.field)
 
     def _rule(self, name: str) -> Rule:
-        if name != "me":
+        if name not in MAP_ELITES:
             return catalogue.rule(name.split("@")[0])
         return catalogue.rule("me", centroids=cvt.centroids(self.setting.population_size, *self.field.box))
 
@@ -213,6 +273,11 @@ class Bench:
         self.made[name] = manifest.environment() | {"seconds": round(seconds, 1), "at": manifest.now()}
         description = self._description(about) | {"made": self.made[name]}
         write_arrays(self.folder / f"{name}.safetensors", "piece", arrays, description)
+
+
+def in_order(names: Sequence[str]) -> list[str]:
+    """MAP-Elites first: its slots are what the others are compared at."""
+    return sorted(names, key=lambda name: (*MAP_ELITES, name).index(name))
 
 
 def _alter(name: str) -> Callable | None:
@@ -265,9 +330,9 @@ def evolve(sizes: tuple[int, int], alter: Callable | None, rule: Rule, keys, fie
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _run(sizes: tuple[int, int], alter: Callable | None, rule: Rule, keys, field: Field, f_rand, steps):
-    """Rows of measures, and the populations at the end."""
+    """Rows of measures, and the states at the end."""
     state, rows = evolve(sizes, alter, rule, keys, field, steps, lambda state: _measured(state, (field, f_rand)))
-    return rows, state.population.fitness, state.population.descriptor
+    return rows, state
 
 
 _rarefied = jax.jit(jax.vmap(metrics.rarefied_novelty))

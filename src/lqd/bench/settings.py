@@ -3,6 +3,7 @@
 import dataclasses
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
@@ -23,7 +24,7 @@ class Setting:
 
     Or one task of its own, the arm or a robot (`brax/...`), whose episodes have so many steps; its seeds may begin at
     another than 0. `num_rows` times, at ever longer intervals, the state of the runs is written down; the last is the
-    end.
+    end. Where evaluations are a matter of luck, what was found is evaluated again `num_resets` times.
     """
 
     functions: tuple[str, ...] = instances.TRAINING_SET
@@ -39,12 +40,14 @@ class Setting:
     num_rows: int = 1
     episode_length: int = 1000
     first_seed: int = 0
+    num_resets: int = 0
 
     def __post_init__(self):
         checks.whole("num_seeds", self.num_seeds, 1 if self.first_seed else 2)
         assert self.is_single or not self.first_seed
         checks.whole("num_generations", self.num_generations, 1)
         checks.whole("num_rows", self.num_rows, 1)
+        checks.whole("num_resets", self.num_resets, 0)
 
     @property
     def is_single(self) -> bool:
@@ -118,3 +121,28 @@ def _landscapes(key: Key[Array, ""], setting: Setting) -> Field:
     )  # fmt: skip
     ones = np.ones(setting.descriptor_dim)
     return Field(batch.with_unit_descriptors(), (-ones, ones), batch.descriptor_half_width, batch.f_opt)
+
+
+NUM_POINTS = 1024
+SHARE = 0.95  # chosen by benchmarks/fitted_box.py; docs/decisions.md has its table
+
+
+def fitted(key: Key[Array, ""], field: Field, share: float = SHARE, times: float = 1.0) -> Field:
+    """The same landscapes with squares that hold just this share of the coordinates that descriptors of random points
+    have, or so many `times` as wide.
+
+    Nothing but the task goes into it: each has points of its own, uniform in the box of genotypes.
+    """
+    assert isinstance(field.tasks, instances.LandscapeBatch)
+    width = times * _reach(key, field.tasks, jnp.asarray(share, jnp.float32))
+    return field._replace(tasks=field.tasks.with_divided_descriptors(width), scale=field.scale * width)
+
+
+@jax.jit
+def _reach(key, batch: instances.LandscapeBatch, share) -> Float[Array, " K"]:
+    """From the middle, how far the descriptors' coordinates reach."""
+    low, high = batch.bounds
+    keys = jax.vmap(lambda k: jax.random.fold_in(key, k))(jnp.arange(batch.num_tasks))
+    uniform = jax.vmap(lambda key: jax.random.uniform(key, (NUM_POINTS, batch.dim), jnp.float32))(keys)
+    descriptor = batch.evaluate(keys, low + uniform * (high - low)).descriptor
+    return jnp.quantile(jnp.abs(descriptor).reshape(batch.num_tasks, -1), share, axis=1)

@@ -7,6 +7,7 @@ interrupted: once a minute all states go into a file to resume from.
 import dataclasses
 import functools
 import pathlib
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +26,10 @@ from lqd.tasks.task import Repeated
 
 KIND = "together"
 KEEP_S, KEEP_SHARE = 60.0, 0.05  # from one state to the next, and of the time for writing them
+
+
+class OutOfTime(Exception):
+    """The time limit came first; what was done is kept."""
 
 
 class Kept:
@@ -75,10 +80,12 @@ def run(
     measured_with: Any,
     kept: Kept,
     look: Callable[[int], None],
+    until: float | None = None,
 ) -> tuple[list[tuple[dict[str, np.ndarray], loop.State]], float]:
     """For each rule: its measures at the setting's rows, and its last state; and how many seconds all took.
 
-    What each rule sees of the descriptors may be `alter`ed.
+    What each rule sees of the descriptors may be `alter`ed. When time is up (`until`, as `time.perf_counter` says it),
+    the states are kept and `OutOfTime` is raised.
     """
     if not isinstance(field.tasks, Repeated):
         raise TypeError(f"one task under several seeds can be run side by side, not {type(field.tasks).__name__}")
@@ -99,9 +106,15 @@ def run(
         population_size=setting.population_size, batch_size=setting.batch_size, rows=setting.rows, measure=measure,
         measured_with=measured_with, start=field.start, together=Repeated(field.tasks.task, len(rules) * num),
         alter=alter, look=seen, before=kept.read(like),
+        time_limit_s=None if until is None else max(until - time.perf_counter(), 0.0),
     )  # fmt: skip
+    if ran.stopped_by == "time limit":
+        kept.write(ran.states, ran.rows)
+        raise OutOfTime(f"generation {int(ran.states[0].generation):,} of {setting.num_generations:,} is kept")
     if ran.stopped_by is not None:
         raise ran.failure or KeyboardInterrupt
+    if setting.num_resets:  # more is to come, which may be cut
+        kept.write(ran.states, ran.rows)
     is_row = np.isin(ran.rows.generation, setting.rows)
     of_each = [slice(i * num, (i + 1) * num) for i in range(len(rules))]
     measured = [{name: value[is_row, mine] for name, value in ran.rows.measures.items()} for mine in of_each]

@@ -3,7 +3,8 @@
 A suite is a plan (parts: a setting and the rules under it). Suites share parts, and so their pieces: `pareto`,
 `bars-train` and `ablation` look at the same runs. `paper` is the paper's size as far as its text and the authors'
 public scripts say it: dimension 16, no noise, no rotation, a million evaluations, MAP-Elites on
-[-10 sqrt(n), 10 sqrt(n)]^2; robots with population 1,024. `scaled` has the paper's functions and seeds at the budget of
+[-10 sqrt(n), 10 sqrt(n)]^2 and again with a box fitted to each function (`me-fitted`; the boxes of the arm and of the
+robots stay); robots with population 1,024. `scaled` has the paper's functions and seeds at the budget of
 training, and robots as far as minutes on a GPU allow; `longer` is the same with the two cheapest robots for six times
 as long. `quick` has fewer functions and seeds too; robots in it only show that they run. What is not of the paper's
 size is marked as such in every figure.
@@ -17,16 +18,16 @@ from typing import Any
 
 from lqd import checks
 from lqd.bench import landscapes
-from lqd.bench.plan import OnPiece, Part, Plan, Results, measure_all
+from lqd.bench.plan import OnPiece, Part, Plan, Results, folder_of, measure_all
 from lqd.bench.settings import ARM, Setting
 from lqd.errors import InvalidInput, unknown
 from lqd.io import manifest
 from lqd.io.files import understood, write_bytes
-from lqd.rules.catalogue import HANDMADE, LEARNED
+from lqd.rules.catalogue import FITTED, HANDMADE, LEARNED
 from lqd.tasks.bbob import instances
 from lqd.tasks.brax import ROBOTS
 
-RULES = (*HANDMADE, *LEARNED)
+RULES = (*HANDMADE, FITTED, *LEARNED)
 GRID_FUNCTIONS = ("rastrigin", "linear_slope", "schaffers_f7", "katsuura")
 BLIND = "lqd-f@random"  # with descriptors that say nothing
 MILLION_EVALUATIONS = 1_000_000
@@ -41,6 +42,7 @@ class Robots:
     episode_length: int
     population_size: int
     names: tuple[str, ...] = tuple(ROBOTS)
+    num_resets: int = 32  # on which the best and the elites are evaluated again
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +78,7 @@ PRESETS = {
         grid_populations=(64, 128, 256),
         grid_dims=(2, 8, 32),
         landscapes=landscapes.Size(num_generations=512, num_frames=16, resolution=32),
-        robots=Robots(num_seeds=4, num_evaluations=256, episode_length=40, population_size=128),
+        robots=Robots(num_seeds=4, num_evaluations=256, episode_length=40, population_size=128, num_resets=4),
     ),
     "scaled": Preset(
         functions=instances.TRAINING_SET,
@@ -112,7 +114,9 @@ def _ood(preset: Preset) -> Plan:
 def _grid(preset: Preset) -> Plan:
     dims = preset.grid_dims
     given = {"functions": GRID_FUNCTIONS, "dims": dims, "min_dim": min(dims), "max_dim": max(dims)}
-    return {f"grid {size}": Part(preset.setting(size, **given), ("me", "lqd-f")) for size in preset.grid_populations}
+    return {
+        f"grid {size}": Part(preset.setting(size, **given), ("me", FITTED, "lqd-f")) for size in preset.grid_populations
+    }
 
 
 def has_brax() -> bool:
@@ -172,30 +176,38 @@ def plan(suite: str | Iterable[str], preset: Preset) -> Plan:
     return found
 
 
+def sized(suite: str, preset: str, num_seeds: int | None = None) -> Preset:
+    """The preset of that name, with so many seeds instead of its own."""
+    if suite not in NAMES:
+        raise unknown("suite", suite, NAMES)
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
+    size = PRESETS[preset]
+    if num_seeds is None:
+        return size
+    num_seeds = checks.whole("seeds", num_seeds, 2)
+    robots = size.robots and dataclasses.replace(size.robots, num_seeds=num_seeds)
+    return dataclasses.replace(size, num_seeds=num_seeds, robots=robots)
+
+
 def run(
     suite: str,
     preset: str,
     out: pathlib.Path,
     progress: OnPiece = lambda *_: None,
     num_seeds: int | None = None,
+    until: float | None = None,
 ) -> dict[str, Any]:
     """Runs what is missing, and writes manifest.json, results.parquet, history.parquet and landscape/.
 
     A folder holds the suites that were run into it, one after the other, all of one size. With more seeds than before
-    all of them get more; where a simulator makes them slow, only the new seeds run.
+    all of them get more; where a simulator makes them slow, only the new seeds run. When time is up (`until`, as
+    `time.perf_counter` says it), `OutOfTime` is raised; what was done is kept.
     """
-    if suite not in NAMES:
-        raise unknown("suite", suite, NAMES)
-    if preset not in PRESETS:
-        raise unknown("preset", preset, PRESETS)
+    size = sized(suite, preset, num_seeds)
     checks.installed("pyarrow", "bench", "a file of results (Parquet)")
-    size = PRESETS[preset]
-    if num_seeds is not None:
-        num_seeds = checks.whole("seeds", num_seeds, 2)
-        robots = size.robots and dataclasses.replace(size.robots, num_seeds=num_seeds)
-        size = dataclasses.replace(size, num_seeds=num_seeds, robots=robots)
     suites = [name for name in NAMES if name == suite or name in _suites_in(out, preset, size)]
-    results = measure_all(plan(suites, size), out / "pieces" / preset, progress)
+    results = measure_all(plan(suites, size), out / "pieces" / preset, progress, until)
     found = content(suites, preset, results) | {"num_seeds": num_seeds}
     if "landscape" in suites or "all" in suites:
         found["landscape"] = landscapes.run(size.landscapes, out / "landscape", progress)
@@ -203,6 +215,41 @@ def run(
         write(results, out)
     manifest.write(out / "manifest.json", found)
     return found
+
+
+def parts(suite: str, size: Preset, only: Sequence[str] = ()) -> Plan:
+    """The parts of a suite, or only those of these names."""
+    planned = plan(suite, size)
+    for name in only:
+        if name in ROBOTS and name not in planned and not has_brax():
+            raise InvalidInput(f"only {name!r}: {NEED_BRAX}")
+        if name not in planned:
+            raise unknown(f"part of suite {suite!r}", name, planned)
+    return {name: planned[name] for name in only or planned}
+
+
+def run_parts(
+    suite: str,
+    preset: str,
+    out: pathlib.Path,
+    only: Sequence[str],
+    progress: OnPiece = lambda *_: None,
+    num_seeds: int | None = None,
+    until: float | None = None,
+) -> None:
+    """Runs what is missing of some parts, and writes their pieces alone: several processes can share a folder so, each
+    with other parts, and `run` takes all pieces from there."""
+    planned = parts(suite, sized(suite, preset, num_seeds), only)
+    _suites_in(out, preset, sized(suite, preset, num_seeds))
+    measure_all(planned, out / "pieces" / preset, progress, until)
+
+
+def folders(suite: str, preset: str, out: pathlib.Path, only: Sequence[str] = ()) -> list[pathlib.Path]:
+    """Where pieces will be read and written: those of some parts, or all that there are or will be."""
+    pieces = out / "pieces" / preset
+    planned = {folder_of(pieces, name) for name in parts(suite, sized(suite, preset), only)}
+    there = set() if only else {path for path in pieces.glob("*") if path.is_dir()}
+    return sorted(planned | there)
 
 
 def _suites_in(out: pathlib.Path, preset: str, size: Preset) -> list[str]:

@@ -1,9 +1,12 @@
 """`lqd bench`."""
 
+import contextlib
 import dataclasses
 import pathlib
 import sys
+import time
 
+from lqd.checks import real
 from lqd.cli.console import pieces_bar, table
 from lqd.errors import InvalidInput, unknown
 
@@ -25,6 +28,11 @@ class Bench:
     evaluations)."""
     seeds: int | None = None
     """Instances of each function, instead of the preset's number. More than the folder has: they are added."""
+    only: tuple[str, ...] = ()
+    """Parts of the suite, such as hopper or train. Only their pieces are written, so that several processes can share a
+    folder, each with other parts; the command without --only takes all pieces from there and writes the report."""
+    time_limit_s: float | None = None
+    """Stop after so many seconds, with status 3. The same command goes on from there."""
     out: pathlib.Path | None = None
     """Folder for the results; default runs/SUITE."""
     quiet: bool = False
@@ -42,8 +50,16 @@ class Bench:
             raise unknown("preset", self.preset, presets)
         if self.seeds is not None and self.suite in own:
             raise InvalidInput(f"seeds is for the figures' suites; {self.suite!r} has a fixed number.")
+        for name in ("only", "time_limit_s"):
+            if getattr(self, name) not in ((), None) and self.suite in own:
+                raise InvalidInput(f"--{name.replace('_', '-')} is for the figures' suites, not for {self.suite!r}.")
         out = self.out or pathlib.Path("runs") / self.suite
-        with locked(out, "--out", below=True):
+        with contextlib.ExitStack() as stack:
+            if self.suite not in own:
+                for folder in suites.folders(self.suite, self.preset, out, self.only):
+                    stack.enter_context(locked(folder, "--out"))
+            if not self.only:
+                stack.enter_context(locked(out, "--out", below=True))
             if self.suite in own:
                 self._own(own[self.suite].run, out)
             else:
@@ -68,13 +84,28 @@ class Bench:
     def _suite(self, out: pathlib.Path) -> None:
         from lqd.bench import suites
         from lqd.bench.results import Folder
+        from lqd.bench.side_by_side import OutOfTime
         from lqd.bench.verdicts import counts, verdicts
         from lqd.report import draw, page
 
+        limit = self.time_limit_s
+        until = None if limit is None else time.perf_counter() + real("time_limit_s", limit, positive=True)
         if suites.leaves_robots_out(self.suite, suites.PRESETS[self.preset]):
             print(f"Without robots: {suites.NEED_BRAX}", file=sys.stderr)
-        with pieces_bar(self.quiet) as progress:
-            suites.run(self.suite, self.preset, out, progress, self.seeds)
+        try:
+            with pieces_bar(self.quiet) as progress:
+                if self.only:
+                    suites.run_parts(self.suite, self.preset, out, self.only, progress, self.seeds, until)
+                else:
+                    suites.run(self.suite, self.preset, out, progress, self.seeds, until)
+        except OutOfTime as error:
+            print(f"lqd: time is up: {error}; the same command goes on from there.", file=sys.stderr)
+            raise SystemExit(3) from None
+        if self.only:
+            print(
+                f"Kept the pieces of {', '.join(self.only)} in {out / 'pieces'}; without --only, all are put together."
+            )
+            return
         folder = Folder(out)
         found = verdicts(folder)
         rows = [

@@ -3,7 +3,6 @@
 The budget and the number of seeds stand under each figure, and `quick` where the results are not of the paper's size.
 """
 
-import re
 import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,8 +14,8 @@ from matplotlib.lines import Line2D
 from lqd import statistics
 from lqd.bench.results import Folder
 from lqd.report.landscape_figures import landscape
-from lqd.report.style import COLOURS, MARKERS, footer, legend, plain_numbers, tidy
-from lqd.rules.catalogue import SHORT
+from lqd.report.style import COLOURS, MARKERS, legend, note, plain_numbers, tidy, title
+from lqd.rules.catalogue import FITTED, SHORT
 from lqd.tasks.brax import ROBOTS
 
 MEASURES = {
@@ -25,27 +24,6 @@ MEASURES = {
     "qd": "QD score\n(/ the best rule's)",
 }
 ROBOT_TASKS = ("arm", *ROBOTS)
-
-
-def _note(figure: Figure, folder: "Folder", parts: str | Sequence[str], more: str = "") -> None:
-    """Under the figure: what was run, part by part where they differ in size."""
-    parts = [parts] if isinstance(parts, str) else parts
-    by_size: dict[str, list[str]] = {}
-    for part in parts:
-        by_size.setdefault(_size(folder.parts[part]["setting"]), []).append(_title(part))
-    said = list(by_size) if len(by_size) == 1 else [f"{', '.join(names)}: {size}" for size, names in by_size.items()]
-    footer(figure, folder, "; ".join([*said, more] if more else said))
-
-
-def _size(setting: dict[str, Any]) -> str:
-    evaluations = setting["population_size"] + setting["num_generations"] * setting["batch_size"]
-    said = [f"{setting['num_seeds']} seeds", f"{evaluations:,} evaluations"]
-    if setting["functions"][0].startswith("brax/"):
-        said += [f"population {setting['population_size']}", f"episodes of {setting['episode_length']} steps"]
-    elif setting["functions"] != ["arm"]:
-        dims = setting["dims"] or [setting["max_dim"]]
-        said += [f"dimension {', '.join(map(str, dims))}", "no noise, no rotation"]
-    return ", ".join(said)
 
 
 def _rules(folder: "Folder", part: str, suite: str) -> list[str]:
@@ -84,7 +62,7 @@ def pareto(folder: "Folder") -> Figure:
             x[1], y[1], xerr=[[x[1] - x[0]], [x[2] - x[1]]], yerr=[[y[1] - y[0]], [y[2] - y[1]]], color=COLOURS[rule],
             marker=MARKERS[rule], ms=8, lw=1, capsize=2,
         )  # fmt: skip
-        offset = {"me": (8, -14), "dns": (-34, -14)}.get(rule, (8, 5))  # these three are often close
+        offset = {"me": (8, -14), FITTED: (8, -14), "dns": (-34, -14)}.get(rule, (8, 5))  # these three are often close
         ax.annotate(SHORT[rule], places[rule], xytext=offset, textcoords="offset points", fontsize=9)
     front = [
         place
@@ -101,7 +79,7 @@ def pareto(folder: "Folder") -> Figure:
     said = "median and quartiles over seeds of the geometric mean over the middle half of the functions"
     filled = {rule: folder.table("train", rule)["num_filled"].mean() for rule in rules}
     fewer = [f"{SHORT[rule]} {num:.0f}" for rule, num in filled.items() if num < max(filled.values()) - 0.5]
-    _note(figure, folder, "train", said + (f"; filled slots: {', '.join(fewer)}, others all" if fewer else ""))
+    note(figure, folder, "train", said + (f"; filled slots: {', '.join(fewer)}, others all" if fewer else ""))
     return figure
 
 
@@ -128,7 +106,7 @@ def _bars(folder: "Folder", part: str, suite: str, per_row: int) -> Figure:
             ax.yaxis.label.set_fontsize(8)
             tidy(ax)
     legend(figure, rules)
-    _note(
+    note(
         figure,
         folder,
         part,
@@ -148,37 +126,42 @@ def bars_ood(folder: "Folder") -> Figure:
 
 
 def grid(folder: "Folder") -> Figure:
-    """LQD (F) against MAP-Elites over population sizes and dimensions, function by function."""
+    """LQD (F) against MAP-Elites over population sizes and dimensions, function by function; a row for each box."""
     parts = {int(name.split()[1]): name for name in folder.parts if name.startswith("grid ")}
-    folder.part(next(iter(parts.values()), "grid"), "grid")
+    first = folder.part(next(iter(parts.values()), "grid"), "grid")
     columns = folder.columns(next(iter(parts.values())))
     functions = list(dict.fromkeys(function for function, _ in columns))
     dims = list(dict.fromkeys(dim for _, dim in columns))
-    logs = np.zeros((len(functions), len(parts), len(dims)))
-    wins = np.zeros_like(logs)
+    others = [rule for rule in ("me", FITTED) if rule in first["rules"]]
+    shape = len(others), len(functions), len(parts), len(dims)
+    logs, wins = np.zeros(shape), np.zeros(shape)
     for n, name in enumerate(parts.values()):
-        ours, theirs = (folder.table(name, rule)["fitness"] for rule in ("lqd-f", "me"))
-        ratio = np.median(np.log10(statistics.regret(theirs) / statistics.regret(ours)), axis=0)
-        logs[:, n] = ratio.reshape(len(functions), len(dims))
-        wins[:, n] = statistics.wins(ours, theirs).mean(axis=0).reshape(len(functions), len(dims))
-    figure = Figure(figsize=(3.1 * len(functions) + 0.9, 3.6), layout="constrained")
+        ours = folder.table(name, "lqd-f")["fitness"]
+        for o, rule in enumerate(others):
+            theirs = folder.table(name, rule)["fitness"]
+            ratio = np.median(np.log10(statistics.regret(theirs) / statistics.regret(ours)), axis=0)
+            logs[o, :, n] = ratio.reshape(len(functions), len(dims))
+            wins[o, :, n] = statistics.wins(ours, theirs).mean(axis=0).reshape(len(functions), len(dims))
+    figure = Figure(figsize=(3.1 * len(functions) + 0.9, 3.0 * len(others) + 0.6), layout="constrained")
     limit = max(np.quantile(np.abs(logs), 0.9), 1e-3)
-    for i, (ax, function) in enumerate(zip(figure.subplots(1, len(functions), sharey=True), functions, strict=True)):
-        image = ax.imshow(logs[i], cmap="RdBu", vmin=-limit, vmax=limit, origin="lower", aspect="auto")
-        for n in range(len(parts)):
-            for d in range(len(dims)):
-                dark = abs(logs[i, n, d]) > 0.6 * limit
-                ax.text(d, n, f"{100 * wins[i, n, d]:.0f}", ha="center", va="center", fontsize=8,
-                        color="white" if dark else "black")  # fmt: skip
-        ax.set_title(function.replace("_", " "), fontsize=9)
+    axes = figure.subplots(len(others), len(functions), sharey=True, squeeze=False)
+    for o, i in np.ndindex(*axes.shape):
+        ax: Any = axes[o, i]
+        image = ax.imshow(logs[o, i], cmap="RdBu", vmin=-limit, vmax=limit, origin="lower", aspect="auto")
+        for n, d in np.ndindex(len(parts), len(dims)):
+            dark = abs(logs[o, i, n, d]) > 0.6 * limit
+            ax.text(d, n, f"{100 * wins[o, i, n, d]:.0f}", ha="center", va="center", fontsize=8,
+                    color="white" if dark else "black")  # fmt: skip
+        ax.set_title(functions[i].replace("_", " "), fontsize=9)
         ax.set_xticks(range(len(dims)), dims)
         ax.set_yticks(range(len(parts)), list(parts))
         ax.set_xlabel("dimension")
         ax.tick_params(labelsize=8)
-    figure.axes[0].set_ylabel("population")
+    for o, rule in enumerate(others):
+        axes[o, 0].set_ylabel(f"{SHORT[rule]}\npopulation" if len(others) > 1 else "population", fontsize=9)
     bar = figure.colorbar(image, ax=figure.axes, shrink=0.9, extend="both")
     bar.set_label("log10 (MAP-Elites's regret / LQD's):\nblue LQD (F), red MAP-Elites", fontsize=8)
-    _note(figure, folder, next(iter(parts.values())), "median over seeds; numbers: % of runs that LQD (F) wins")
+    note(figure, folder, next(iter(parts.values())), "median over seeds; numbers: % of runs that LQD (F) wins")
     return figure
 
 
@@ -197,9 +180,22 @@ def _curves(ax, folder: "Folder", part: str, rules, value: Callable[[dict, str],
     plain_numbers(ax.xaxis)
 
 
-def _title(part: str) -> str:
-    names = {"train": "training functions", "ood": "never trained on"}
-    return names.get(part) or re.sub(r"-(\w+)$", r" (\1)", part)
+def _again(ax, folder: "Folder", part: str, rules, colours=COLOURS) -> None:
+    """At the right of the curves: mean and 95 % interval of what the best solutions are worth on fresh resets."""
+    if not folder.num_resets(part):
+        return
+    for i, rule in enumerate(rules):
+        values = folder.best(part, rule)[:, 0]
+        x = folder.history(part, rule)["num_evaluations"][-1] * 1.15 * 1.12**i
+        half = 1.96 * values.std(ddof=1) / np.sqrt(len(values))
+        ax.errorbar(x, values.mean(), half, color=colours[rule], marker=MARKERS.get(rule, "v"), ms=4, lw=1.3)
+
+
+AGAIN = "curves: single evaluations, the highest so far; right of them: the best solutions on fresh resets"
+
+
+def _said_again(folder: "Folder", parts) -> list[str]:
+    return [AGAIN] if any(map(folder.num_resets, parts)) else []
 
 
 def _panels(folder: "Folder", parts: Sequence[str], suite: str) -> tuple[Figure, dict[str, Any]]:
@@ -213,7 +209,7 @@ def _panels(folder: "Folder", parts: Sequence[str], suite: str) -> tuple[Figure,
     for ax in axes[len(there) :]:
         ax.set_visible(False)
     for ax, part in zip(axes, there, strict=False):
-        ax.set_title(_title(part), fontsize=9)
+        ax.set_title(title(part), fontsize=9)
     return figure, dict(zip(there, axes, strict=False))
 
 
@@ -223,9 +219,10 @@ def robots(folder: "Folder") -> Figure:
     rules = _rules(folder, next(iter(axes)), "robots")
     for part, ax in axes.items():
         _curves(ax, folder, part, rules, lambda history, rule: history["best"][:, :, 0])
+        _again(ax, folder, part, rules)
         ax.set_ylabel("best fitness so far", fontsize=8)
     legend(figure, rules)
-    _note(figure, folder, list(axes), "mean and 95 % interval")
+    note(figure, folder, list(axes), "; ".join(["mean and 95 % interval", *_said_again(folder, axes)]))
     return figure
 
 
@@ -238,7 +235,7 @@ def robots_aggregate(folder: "Folder") -> Figure:
     num = min(len(folder.table(part, rules[0])["fitness"]) for part in parts)
     values = {rule: np.zeros((num, len(parts))) for rule in rules}
     for p, part in enumerate(parts):
-        ends = {rule: folder.history(part, rule)["best"][-1][:num, 0] for rule in rules}
+        ends = {rule: folder.best(part, rule)[:num, 0] for rule in rules}
         low, high = np.median(ends["random"]), max(np.median(end) for end in ends.values())
         for rule in rules:
             values[rule][:, p] = (ends[rule] - low) / (high - low if high > low else 1.0)
@@ -250,25 +247,27 @@ def robots_aggregate(folder: "Folder") -> Figure:
     ax.invert_yaxis()
     ax.set_xlabel("best fitness: 0 is Random's, 1 the best rule's median", fontsize=8)
     tidy(ax)
-    _note(figure, folder, parts, f"{_tasks(parts)}; interquartile mean and 95 % bootstrap interval")
+    note(figure, folder, parts, f"{_tasks(parts)}; interquartile mean and 95 % bootstrap interval")
     return figure
 
 
 def diversity(folder: "Folder") -> Figure:
     """Novelty over time of LQD (F) and GA, relative to MAP-Elites's at the end."""
-    figure, axes = _panels(folder, ("train", "arm", "walker2d", "halfcheetah"), "diversity")
-    rules = ["lqd-f", "ga", "me"]
+    figure, axes = _panels(folder, ("train", *ROBOT_TASKS), "diversity")
+    known = {rule for part in axes for rule in folder.parts[part]["rules"]}
+    rules = [rule for rule in ("lqd-f", "ga", "me", FITTED) if rule in known]
     for part, ax in axes.items():
         end = folder.table(part, "me")["novelty"].mean(axis=0)
+        end = np.where(end > 0, end, np.nan)  # a single elite has no novelty
 
         def value(history, rule, end=end):
             return (history["novelty"] / end).mean(axis=2)
 
-        _curves(ax, folder, part, rules, value)
+        _curves(ax, folder, part, [rule for rule in rules if rule in folder.parts[part]["rules"]], value)
         ax.set_ylabel("novelty / MAP-Elites's at the end", fontsize=8)
         ax.set_ylim(0, None)
     legend(figure, rules)
-    _note(figure, folder, list(axes), "mean and 95 % interval; with slots empty, MAP-Elites is more novel")
+    note(figure, folder, list(axes), "mean and 95 % interval; with slots empty, MAP-Elites is more novel")
     return figure
 
 
@@ -286,13 +285,15 @@ def ablation(folder: "Folder") -> Figure:
                 return np.log10(statistics.regret(history["best"])).mean(axis=2)
             return history["best"][:, :, 0]
 
-        _curves(ax, folder, part, ["lqd-f", "ga", blind], value, COLOURS | {blind: colour})
+        shown = ["lqd-f", "ga", blind], COLOURS | {blind: colour}
+        _curves(ax, folder, part, shown[0], value, shown[1])
+        _again(ax, folder, part, *shown)
         ax.set_ylabel("mean log10 regret of the best so far" if part == "train" else "best fitness so far", fontsize=8)
     labels = {COLOURS["lqd-f"]: "LQD (F), the task's descriptors", colour: "LQD (F), random descriptors"}
     labels[COLOURS["ga"]] = "GA"
     handles = [Line2D([], [], color=one, label=label) for one, label in labels.items()]
     figure.legend(handles=handles, ncols=3, fontsize=8, frameon=False, loc="outside upper center")
-    _note(figure, folder, list(axes), "mean and 95 % interval over seeds")
+    note(figure, folder, list(axes), "; ".join(["mean and 95 % interval over seeds", *_said_again(folder, axes)]))
     return figure
 
 
@@ -316,7 +317,7 @@ def ecdf(folder: "Folder") -> Figure:
         tidy(ax)
     figure.axes[0].set_ylabel("share of function, seed, target reached")
     legend(figure, rules)
-    _note(figure, folder, "train", "51 targets from 100 to 1e-8")
+    note(figure, folder, "train", "51 targets from 100 to 1e-8")
     return figure
 
 
@@ -341,7 +342,7 @@ def aggregate(folder: "Folder") -> Figure:
             plain_numbers(ax.xaxis)
     figure.axes[0].set_yticks(range(len(rules)), [SHORT[rule] for rule in rules], fontsize=8)
     figure.axes[0].invert_yaxis()
-    _note(figure, folder, "train", "interquartile mean over functions and seeds, 95 % bootstrap interval")
+    note(figure, folder, "train", "interquartile mean over functions and seeds, 95 % bootstrap interval")
     return figure
 
 
@@ -363,7 +364,7 @@ def profiles(folder: "Folder") -> Figure:
         tidy(ax)
     figure.axes[0].set_ylabel("share of runs at least so good")
     legend(figure, rules)
-    _note(figure, folder, "train")
+    note(figure, folder, "train")
     return figure
 
 

@@ -5,9 +5,10 @@ The colours are safe for the colour-blind, and readable in print. Figures never 
 
 import io
 import pathlib
+import re
 import textwrap
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -31,6 +32,7 @@ LOOKS = {
     "ns": Look("#009E73", "^"),
     "dns": Look("#CC79A7", "D"),
     "me": Look("#E69F00", "P"),
+    "me-fitted": Look("#8C564B", "p"),
     "lqd-f": Look("#0072B2", "o"),
     "lqd-n": Look("#000000", "o"),
     "lqd-fn": Look("#56B4E9", "o"),
@@ -81,3 +83,30 @@ def plain_numbers(axis) -> None:
 def footer(figure: Figure, folder: "Folder", text: str) -> None:
     lines = textwrap.wrap(folder.caveat + text, int(figure.get_figwidth() * 19))
     figure.supxlabel("\n".join(lines), fontsize=7, color="#B22222" if folder.caveat else "#555555")
+
+
+def note(figure: Figure, folder: "Folder", parts: str | Sequence[str], more: str = "") -> None:
+    """Under the figure: what was run, part by part where they differ in size."""
+    parts = [parts] if isinstance(parts, str) else parts
+    by_size: dict[str, list[str]] = {}
+    for part in parts:
+        by_size.setdefault(_size(folder.parts[part]["setting"]), []).append(title(part))
+    said = list(by_size) if len(by_size) == 1 else [f"{', '.join(names)}: {size}" for size, names in by_size.items()]
+    footer(figure, folder, "; ".join([*said, more] if more else said))
+
+
+def _size(setting: dict[str, Any]) -> str:
+    evaluations = setting["population_size"] + setting["num_generations"] * setting["batch_size"]
+    said = [f"{setting['num_seeds']} seeds", f"{evaluations:,} evaluations"]
+    if setting["functions"][0].startswith("brax/"):
+        said += [f"population {setting['population_size']}", f"episodes of {setting['episode_length']} steps"]
+        said += [f"at the end {num} fresh resets" if (num := setting.get("num_resets", 0)) else "single evaluations"]
+    elif setting["functions"] != ["arm"]:
+        dims = setting["dims"] or [setting["max_dim"]]
+        said += [f"dimension {', '.join(map(str, dims))}", "no noise, no rotation"]
+    return ", ".join(said)
+
+
+def title(part: str) -> str:
+    names = {"train": "training functions", "ood": "never trained on"}
+    return names.get(part) or re.sub(r"-(\w+)$", r" (\1)", part)

@@ -5,8 +5,9 @@ actuators. Fitness is the return of an episode: the environment's own reward (fo
 upright and minus the cost of control, as each environment has them). A descriptor is a mean over the steps that count:
 the share of time that a foot touches the ground, or a velocity. Nothing after the first `done` counts.
 
-The start position is drawn from the evaluation's key; `noiseless`, which scores and figures use, always starts from the
-same one.
+The start position is drawn from the evaluation's key: fitness and descriptor that a rule sees are those of one random
+reset, and the best of many is partly luck. `noiseless` is one episode, always from the same start (that of key 0): the
+final scores of `lqd run` are made of it. Benches measure what they report on fresh resets, see `lqd.bench.again`.
 """
 
 import contextlib
@@ -173,6 +174,7 @@ class RobotTask:
         return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:num], found)
 
     def noiseless(self, x: Float[Array, "B n"]) -> Float[Array, " B"]:
+        """The return of one episode, from the same start for everybody: without noise, but not the mean over starts."""
         return self._in_chunks(jnp.broadcast_to(jax.random.key(0), x.shape[:1]), x)[0]
 
     def measured(self, keys: Key[Array, " B"], x: Float[Array, "B n"]):

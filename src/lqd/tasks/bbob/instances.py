@@ -165,12 +165,18 @@ class LandscapeBatch:
 
     def with_unit_descriptors(self) -> "LandscapeBatch":
         """The same tasks with every descriptor box [-1, 1]^D, so that one tessellation serves all of them."""
+        return self.with_divided_descriptors(self.descriptor_half_width)
 
-        def scaled(instance):
-            half_width = descriptor_half_width(instance.num_dims).astype(instance.projection.dtype)
-            return dataclasses.replace(instance, projection=instance.projection / half_width[:, None, None])
+    def with_divided_descriptors(self, by: Float[Array, " K"]) -> "LandscapeBatch":
+        """The same tasks, the descriptors of each divided by a number of its own."""
 
-        return LandscapeBatch(tuple(map(scaled, self.instances)), self.functions)
+        def scaled(instance, by):
+            return dataclasses.replace(
+                instance, projection=instance.projection / by.astype(instance.projection.dtype)[:, None, None]
+            )
+
+        groups = by.reshape(len(self.functions), self.num_per_function)
+        return LandscapeBatch(tuple(map(scaled, self.instances, groups)), self.functions)
 
     def task(self, k: int) -> Landscape:
         """The task in place `k`, alone."""
