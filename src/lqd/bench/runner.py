@@ -88,7 +88,7 @@ class Bench:
         seeds run.
         """
         names = sorted(names, key=lambda name: name != "me")  # first: its slots are what the others are compared at
-        about = {name: {"rule": _fingerprint(self._rule(name))} for name in names}
+        about = {name: {"rule": _fingerprint(self._rule(name), name)} for name in names}
         missing = [name for name in names if self._read(name, about[name]) is None]
         begun = {name: num for name in missing if (num := self._num_seeds_kept(name, about[name]))}
         if begun:
@@ -152,7 +152,7 @@ class Bench:
     def piece(self, name: str, about: dict[str, Any], compute: Callable[[Rule], Table]) -> Table:
         """Something computed of a rule, from what is kept or anew."""
         rule = self._rule(name)
-        return self._piece(name, about | {"rule": _fingerprint(rule)}, lambda: compute(rule))
+        return self._piece(name, about | {"rule": _fingerprint(rule, name)}, lambda: compute(rule))
 
     def _by_seed(self, values: np.ndarray) -> np.ndarray:
         """(..., tasks) as (..., seeds, columns)."""
@@ -163,7 +163,7 @@ class Bench:
         """Slots that MAP-Elites fills on each task: with so many individuals of each rule, novelty is compared."""
         if name == "me" or _alter(name):
             return jnp.full(self.field.tasks.num_tasks, float(self.setting.population_size))
-        table = of_map_elites or self._read("me", {"rule": _fingerprint(self._rule("me"))})
+        table = of_map_elites or self._read("me", {"rule": _fingerprint(self._rule("me"), "me")})
         if table is None:
             raise InvalidInput(
                 f"{name!r} is compared at the slots that MAP-Elites fills, and {self.folder} has no piece of it: "
@@ -222,14 +222,15 @@ def _alter(name: str) -> Callable | None:
     return without_descriptors.KINDS.get(kind)
 
 
-def _fingerprint(rule: Rule) -> str:
-    """Changes with the weights of a learned rule."""
+def _fingerprint(rule: Rule, name: str) -> str:
+    """Changes with the weights of a learned rule, and with how the descriptors of `RULE@random` are drawn."""
+    mark = without_descriptors.MARKS.get(name.partition("@")[2], "")
     if not isinstance(rule, Learned):
-        return type(rule).__name__
+        return type(rule).__name__ + mark
     digest = hashlib.sha256()
     for name, array in sorted(flatten(rule.params).items()):
         digest.update(name.encode() + array.tobytes())
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()[:16] + mark
 
 
 def _measured(state: loop.State, measured_with: tuple[Field, Any]) -> dict[str, Float[Array, " K"]]:

@@ -17,6 +17,7 @@ from lqd.io.lock import locked
 from lqd.search.result import Result
 from lqd.search.settings import Settings
 from lqd.tasks.anchors import Anchors
+from lqd.tasks.bbob import instances
 from lqd.tasks.task import Task, start_scale
 
 
@@ -86,10 +87,15 @@ class Run:
             _run(self, out, task, settings, num_generations, time_limit_s)
 
 
+def is_function(task: str) -> bool:
+    """Whether a task has instances, by its name."""
+    return task != "arm" and not task.startswith("brax/")
+
+
 def make_task(run: Run) -> Task:
     """The task of a run; settings that a task does not take are refused if they were given."""
     is_robot = run.task.startswith("brax/")
-    if run.task == "arm" or is_robot:
+    if not is_function(run.task):
         for name, default in (("dim", None), ("instance", 0), ("noise", False), ("rotate", True)):
             if getattr(run, name) != default:
                 raise InvalidInput(f"--{name} is for function tasks; {run.task!r} does not take it.")
@@ -120,6 +126,7 @@ def _run(run: Run, out: pathlib.Path, task: Task, settings: Settings, num_genera
     content: dict[str, Any] = {
         "command": "run",
         "config": dataclasses.asdict(run) | {"out": str(out)},
+        "instances": instances.VERSION,
         "settings": settings.info() | {"num_generations": num_generations, "dim": task.dim},
         **manifest.environment(),
         "begun": begun,
