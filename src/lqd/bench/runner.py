@@ -128,7 +128,8 @@ class Bench:
         rest.measure("me")
         for name in about:
             new, kept = rest.measure(name), self._kept(name)
-            assert kept is not None
+            if kept is None:
+                raise Unreadable(f"{self.folder / name}.safetensors: gone or damaged since this began.")
             grown = {key: np.concatenate([kept[0][key][..., :num_kept, :], new[key]], axis=-2) for key in new}
             self._write(name, about[name], grown, kept[2]["seconds"] + rest.made[name]["seconds"])
         shutil.rmtree(rest.folder)
