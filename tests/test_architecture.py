@@ -128,6 +128,15 @@ def test_nothing_unsafe_is_called():
                 assert node.func.id not in {"eval", "exec"}, path
 
 
+def test_nothing_is_checked_by_assert():
+    """It vanishes under `python -O`: what a user or a file may get wrong is checked by an error that stays."""
+    found = {
+        name: [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+        for name, tree in modules(SOURCE).items()
+    }
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
 def test_no_private_part_of_jax_is_used():
     for path, tree in modules(SOURCE).items():
         for node in ast.walk(tree):

@@ -9,7 +9,7 @@ import pytest
 
 from lqd.rules import catalogue
 from lqd.rules.handmade import DominatedNoveltySearch, GeneticAlgorithm, NoveltySearch, Random
-from lqd.rules.protocol import OwnRule
+from lqd.rules.protocol import OwnRule, ready
 from lqd.types import Population, pytree, static
 
 
@@ -52,6 +52,26 @@ def test_rules_registered_by_others_are_told_apart():
     assert jax.tree.structure(up) != jax.tree.structure(down)
     score = jax.jit(lambda rule: rule(None, jnp.float32(2), None))
     assert (float(score(up)), float(score(down))) == (2.0, -2.0)
+
+
+def test_a_rule_of_ones_own_is_prepared():
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Slow:
+        weight: jax.Array
+        table: jax.Array | None = None
+
+        def ready(self):
+            return dataclasses.replace(self, table=jnp.cumsum(jnp.full(100, self.weight)))
+
+        def __call__(self, key, fitness, descriptor):
+            return fitness if self.table is None else fitness + self.table[-1]
+
+    own = catalogue.resolve(Slow(jnp.float32(1)), population_size=4, descriptor_dim=2)
+    prepared = ready(own)
+    assert isinstance(prepared, OwnRule)
+    assert prepared.kind is Slow
+    assert float(prepared(None, jnp.float32(2), None)) == 102.0
 
 
 def test_round_trip_and_names():

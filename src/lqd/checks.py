@@ -69,6 +69,11 @@ def real(name: str, value, *, positive: bool = False) -> float:
     return float(value)
 
 
+def time_limit(value) -> float | None:
+    """Seconds above 0, or None for no limit; the same rule wherever a run can be given one."""
+    return None if value is None else real("time_limit_s", value, positive=True)
+
+
 def one_of(name: str, value, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise InvalidInput(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")

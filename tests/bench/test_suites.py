@@ -339,6 +339,18 @@ def test_a_piece_knows_the_weights_and_the_tie_break_it_was_made_with(monkeypatc
     assert after[1] == before[1]  # the paper's features break no ties
 
 
+def test_a_piece_with_random_descriptors_of_other_keys_is_run_again(tmp_path):
+    setting = settings.Setting(functions=settings.ARM, num_seeds=2, num_generations=1, population_size=8, batch_size=4)
+    bench = runner.Bench(setting, tmp_path)
+    bench.measure("me")
+    for name, is_taken in (("ga", True), ("ga@zero", True), ("ga@random", False)):
+        path = tmp_path / f"{name}.safetensors"
+        before = bench._description({"rule": "GeneticAlgorithm"}) | {"made": {"at": "then"}}
+        write_arrays(path, "piece", {"old": np.zeros(1)}, before)
+        assert ("old" in bench.measure(name)) == is_taken, name
+        assert ("old" in runner.Bench(setting, tmp_path).measure(name)) == is_taken, name
+
+
 def test_columns_are_functions_by_dimensions(tmp_path):
     setting = settings.Setting(
         functions=("sphere", "linear_slope"), num_seeds=2, num_generations=1, dims=(2, 3), population_size=8,

@@ -79,9 +79,62 @@ def test_an_earlier_run_is_not_overwritten(folder, capsys):
     assert (folder / "manifest.json").read_bytes() == before
 
 
+TINY = ["--population-size", "8", "--batch-size", "4", "--num-evaluations", "12", "--archive-cells", "4", "--quiet"]
+
+
+def test_nothing_of_an_earlier_run_stays_when_it_is_overwritten(tmp_path, monkeypatch):
+    main(["run", "--num-seeds", "3", "--out", str(tmp_path), *TINY])
+    theirs = {"notes.txt": b"mine", "result_9.safetensors": b"not ours", "result_x.safetensors": b"mine too"}
+    for name, content in theirs.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "show").mkdir()
+    for name in ("index.html", "policy_1.html", "notes.html"):  # as `lqd show` does, but for the last
+        (tmp_path / "show" / name).touch()
+
+    def names():
+        return {path.name for path in tmp_path.iterdir()} - {".lock"}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cli.run.seeds, "run_seeds", lambda *_, **__: 1 / 0)  # ends on the way
+        with pytest.raises(ZeroDivisionError):
+            main(["run", "--overwrite", "--out", str(tmp_path), *TINY])
+    assert names() == {*theirs, "show"}, "nothing that looks finished"
+    assert [path.name for path in (tmp_path / "show").iterdir()] == ["notes.html"]
+    main(["run", "--out", str(tmp_path), "--seed", "5", *TINY])
+    main(["run", "--out", str(tmp_path), "--overwrite", "--num-seeds", "2", *TINY])
+    made = {"manifest.json", "metrics.csv", "population.csv", "picture.png", "result_0.safetensors"}
+    assert names() == {*theirs, "show", *made, "result_1.safetensors"}
+    assert {name: (tmp_path / name).read_bytes() for name in theirs} == theirs
+
+
+def test_bad_flags_and_what_is_not_ours_remove_nothing(tmp_path, capsys):
+    main(["run", "--out", str(tmp_path / "run"), *TINY])
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    for flags in (["--num-seeds", "0"], ["--time-limit-s", "0"], ["--rule", "dn"]):
+        with pytest.raises(SystemExit):
+            main(["run", "--overwrite", "--out", str(tmp_path / "run"), *TINY, *flags])
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+    for content in ('{"suites": ["pareto"]}', '{"name": "an app"}', "[]", "{"):
+        (tmp_path / "manifest.json").write_text(content)
+        with pytest.raises(SystemExit):
+            main(["run", "--overwrite", "--out", str(tmp_path), *TINY])
+        assert "manifest.json is not of a run of lqd run" in capsys.readouterr().err
+        assert (tmp_path / "manifest.json").read_text() == content
+
+
+def test_what_a_killed_run_left_is_not_mixed_with_another(tmp_path, capsys):
+    main(["run", "--num-seeds", "2", "--out", str(tmp_path), *TINY])
+    (tmp_path / "manifest.json").unlink()
+    with pytest.raises(SystemExit):
+        main(["run", "--out", str(tmp_path), *TINY])
+    assert "holds metrics.csv of an earlier run; give another folder, or --overwrite" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
+        (["--time-limit-s", "0"], "time_limit_s must be a finite number above 0, got 0"),
+        (["--time-limit-s", "-1"], "time_limit_s must be a finite number above 0, got -1"),
         (["--task", "bbob/rastigrin"], "Did you mean 'bbob/rastrigin'"),
         (["--task", "amr"], "Did you mean 'arm'"),
         (["--rule", "mapelites"], "unknown rule 'mapelites'"),

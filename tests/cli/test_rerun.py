@@ -78,3 +78,15 @@ def test_what_is_no_manifest(tmp_path):
         (tmp_path / "manifest.json").write_text(text)
         with pytest.raises(lqd.Unreadable, match=message):
             rerun.rerun(tmp_path)
+
+
+def test_a_run_on_instances_as_they_were_drawn_before_is_not_run_on_others(tmp_path):
+    flags = ["--task", "bbob/sphere", "--dim", "2", "--archive-cells", "5", *GIVEN]
+    main(["run", *flags, "--out", str(tmp_path / "run")])
+    assert not rerun.rerun(tmp_path / "run", quiet=True).differences
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    del manifest["instances"]  # as it was
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest | {"commit": "abc"}))
+    with pytest.raises(lqd.InvalidInput, match=r"instance 0 of 'bbob/sphere' as lqd drew it before.*commit abc"):
+        rerun.rerun(tmp_path / "run", tmp_path / "other", quiet=True)
+    assert not (tmp_path / "other").exists()

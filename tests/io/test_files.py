@@ -1,6 +1,7 @@
 """Files of weights: round trip, and every kind of damage refused by name."""
 
 import json
+import os
 import pathlib
 import struct
 
@@ -43,6 +44,21 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(path, monkeypatch):
         files.write_bytes(path, b"half")
     assert path.read_bytes() == before
     assert len(list(path.parent.iterdir())) == 1
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o002, 0o077])
+def test_files_have_the_mode_that_open_gives(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        path = files.write_bytes(tmp_path / "new", b"a")
+        with open(tmp_path / "plain", "w"):
+            pass
+        assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+        path.chmod(0o640)
+        assert files.write_bytes(path, b"b").stat().st_mode & 0o777 == 0o640, "one that is there keeps its mode"
+        assert path.read_bytes() == b"b"
+    finally:
+        os.umask(before)
 
 
 @pytest.mark.parametrize("position", [0.3, 0.6, 0.99])

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -680,6 +681,46 @@ def test_the_commands(tmp_path, capsys, taught, scripted):
     main(["figure", "training", str(out), "--out", str(tmp_path / "curve.pdf")])
     assert (tmp_path / "curve.pdf").read_bytes()[:5] == b"%PDF-"
     assert f"Wrote {tmp_path / 'curve.pdf'}" in capsys.readouterr().out
+
+
+def test_a_flag_that_was_typed_was_given(tmp_path, monkeypatch):
+    """Also where it says what is the default; and one that was not typed was not."""
+    given = {}
+    monkeypatch.setattr(
+        "lqd.meta.train.train", lambda **settings: given.update(settings) or SimpleNamespace(stopped_by=None)
+    )
+    for words, expected in (
+        ([], {}),
+        (["--noise", "--rotate"], {"noise": True, "rotate": True}),
+        (["--no-noise"], {"noise": False}),
+        (["--no_rotate", "--noise"], {"rotate": False, "noise": True}),
+        (["--seed", "0", "--resume"], {"seed": 0}),
+    ):
+        given.clear()
+        main(["train", "--out", str(tmp_path), *words])
+        compared = {name: given[name] for name in given if name in presets.SETTINGS}
+        assert compared == expected, words
+
+
+def test_a_resumed_run_is_compared_with_what_was_typed(tmp_path, capsys, scripted):
+    train(out=tmp_path, quiet=True, **TINY | {"num_meta_generations": 1, "noise": False, "rotate": False})
+    capsys.readouterr()
+    for name in ("noise", "rotate"):
+        with pytest.raises(SystemExit):
+            main(["train", "--out", str(tmp_path), "--resume", f"--{name}", "--quiet"])
+        assert f"distribution.{name}: False there, True here" in capsys.readouterr().err
+    main(["train", "--out", str(tmp_path), "--resume", "--quiet"])
+    main(["train", "--out", str(tmp_path), "--resume", "--no-noise", "--quiet"])
+
+
+def test_an_imitation_goes_on_without_being_told_of_whom(tmp_path, scripted):
+    settings = COMMON | TAUGHT | {"init": "dns"}
+    imitate(settings.pop("init"), out=tmp_path, quiet=True, time_limit_s=1e-9, **settings)
+    main(["imitate", "--out", str(tmp_path), "--resume", "--quiet"])
+    assert saved(tmp_path).config.init == "dns"
+    assert saved(tmp_path).num_rounds == 2
+    with pytest.raises(SystemExit):
+        main(["imitate", "ns", "--out", str(tmp_path), "--resume", "--quiet"])
 
 
 BAD_COMMANDS = {

@@ -1,17 +1,20 @@
 """A run that was kept goes on as if nothing had happened."""
 
+import dataclasses
 import multiprocessing
 import subprocess
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import lqd
 from lqd.search import saving
+from lqd.tasks.bbob import instances
 
 GIVEN = {"dim": 3, "bounds": (-1, 1), "population_size": 16, "batch_size": 8, "archive_cells": 5}
 GIVEN |= {"descriptor_bounds": ([-1, -1], [1, 1]), "rule": "dns", "num_evaluations": 16 + 8 * 20}
@@ -184,3 +187,21 @@ def test_other_weights_are_another_run(tmp_path):
     lqd.optimize(on_host, **given | {"rule": one})
     with pytest.raises(lqd.InvalidInput, match="other weights"):
         lqd.optimize(on_host, **given | {"rule": two})
+
+
+@pytest.mark.parametrize("backend", ["jax", "host"])
+def test_another_instance_is_another_run(backend, tmp_path):
+    """Also one that an earlier version drew under the same number, which a checkpoint does not say."""
+    given = {"num_evaluations": 40, "population_size": 16, "batch_size": 8, "backend": backend}
+    given |= {"checkpoint": tmp_path, "resume": True}
+    for noise in (False, True):
+        task = lqd.tasks.make("bbob/rastrigin", dim=3, seed=4, noise=noise)
+        lqd.optimize(task, **given | {"checkpoint": tmp_path / str(noise)})
+        before = dataclasses.replace(task, instance=instances.sample_batch(
+            jax.random.key(4), ("rastrigin",), 1, width=3, min_dim=3, max_dim=3, noise=noise,
+        ).task(0).instance)  # fmt: skip
+        for other in (before, lqd.tasks.make("bbob/rastrigin", dim=3, seed=5, noise=noise)):
+            with pytest.raises(lqd.InvalidInput, match="a run on another instance of 'bbob/rastrigin'"):
+                lqd.optimize(other, **given | {"checkpoint": tmp_path / str(noise)})
+        again = lqd.optimize(task, **given | {"checkpoint": tmp_path / str(noise), "num_evaluations": 64})
+        assert again.num_evaluations == 64

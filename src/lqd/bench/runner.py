@@ -160,7 +160,8 @@ class Bench:
         rest.measure("me")
         for name in about:
             new, kept = rest.measure(name), self._kept(name)
-            assert kept is not None
+            if kept is None:
+                raise Unreadable(f"{self.folder / name}.safetensors: gone or damaged since this began.")
             grown = {key: np.concatenate([kept[0][key][..., :num_kept, :], new[key]], axis=-2) for key in new}
             self._write(name, about[name], grown, kept[2]["seconds"] + rest.made[name]["seconds"])
         shutil.rmtree(rest.folder)
@@ -217,7 +218,8 @@ class Bench:
 
     def _about(self, name: str) -> dict[str, Any]:
         """What a piece depends on, besides the setting."""
-        about: dict[str, Any] = {"rule": _fingerprint(self._rule(name))}
+        mark = without_descriptors.MARKS.get(name.partition("@")[2], "")
+        about: dict[str, Any] = {"rule": _fingerprint(self._rule(name)) + mark}
         if name == FITTED:
             about["box"] = {"share": SHARE, "num_points": NUM_POINTS}
         also = self._also_compared(name)

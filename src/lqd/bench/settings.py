@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lqd import checks, tasks
+from lqd.errors import InvalidInput
 from lqd.evolution import loop
 from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
 from lqd.evolution.variation import IsoLine
@@ -44,7 +45,8 @@ class Setting:
 
     def __post_init__(self):
         checks.whole("num_seeds", self.num_seeds, 1 if self.first_seed else 2)
-        assert self.is_single or not self.first_seed
+        if self.first_seed and not self.is_single:
+            raise InvalidInput(f"first_seed={self.first_seed} is for one task; functions draw all their seeds at once.")
         checks.whole("num_generations", self.num_generations, 1)
         checks.whole("num_rows", self.num_rows, 1)
         checks.whole("num_resets", self.num_resets, 0)
@@ -105,7 +107,8 @@ def field(key: Key[Array, ""], setting: Setting) -> Field:
 def _single(setting: Setting) -> Field:
     name, num = setting.functions[0], setting.num_seeds
     task = tasks.make(name, **{} if setting.functions == ARM else {"episode_length": setting.episode_length})
-    assert task.descriptor_bounds is not None
+    if task.descriptor_bounds is None:
+        raise InvalidInput(f"task {name!r} has no descriptor_bounds, which MAP-Elites needs.")
     low, high = map(np.asarray, task.descriptor_bounds)
     f_opt = None if task.f_opt is None else jnp.broadcast_to(task.f_opt, (num,))
     start = loop.Start(None, jnp.float32(start_scale(task)))

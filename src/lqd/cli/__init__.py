@@ -15,6 +15,7 @@ from lqd.cli.bench import Bench
 from lqd.cli.demo import Demo
 from lqd.cli.figure import Figure
 from lqd.cli.imitate import Imitate
+from lqd.cli.learning import Learning
 from lqd.cli.report import Report
 from lqd.cli.rerun import Rerun
 from lqd.cli.rules import Rules
@@ -53,7 +54,12 @@ Command = (
 def parse(args: list[str] | None = None) -> Command:
     """The command that the words on the command line name."""
     description = "Learned Quality-Diversity: diverse sets of good solutions."
-    return tyro.cli(Command, args=args, prog="lqd", description=description, config=(tyro.conf.OmitArgPrefixes,))
+    command: Command = tyro.cli(
+        Command, args=args, prog="lqd", description=description, config=(tyro.conf.OmitArgPrefixes,)
+    )
+    if isinstance(command, Learning):
+        command.remember(sys.argv[1:] if args is None else args)
+    return command
 
 
 def main(args: list[str] | None = None) -> None:

@@ -13,8 +13,8 @@ from lqd.cli.learning import Learning, end
 class Imitate(Learning):
     """Fit the transformer to the ranks that a hand-made rule gives, by gradient descent."""
 
-    rule: Annotated[str, tyro.conf.Positional] = "ns"
-    """ns, dns, ga or me."""
+    rule: Annotated[str | None, tyro.conf.Positional] = None
+    """ns, dns, ga or me; default ns, or the resumed run's."""
     out: pathlib.Path = pathlib.Path("runs/imitate")
     """Folder for the rule, its card, the states, the log and the curve."""
 

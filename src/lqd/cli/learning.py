@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 import signal
+from collections.abc import Sequence
 from typing import Annotated
 
 import tyro
@@ -61,15 +62,25 @@ class Learning:
     quiet: bool = False
     """No progress bar."""
 
+    typed: frozenset[str] = dataclasses.field(init=False, default=frozenset())  # the flags on the command line
+
+    def remember(self, words: Sequence[str]) -> None:
+        """Which flags were typed: tyro does not say of `--noise` whether it is there or the default."""
+        names = {word.partition("=")[0].replace("_", "-") for word in words}
+        object.__setattr__(self, "typed", frozenset(name for name in names if name.startswith("--")))
+
+    def _is_given(self, field: dataclasses.Field) -> bool:
+        value, flag = getattr(self, field.name), field.name.replace("_", "-")
+        is_typed = not self.typed.isdisjoint({f"--{flag}", f"--no-{flag}"})
+        return value is not None and (is_typed or value != field.default)
+
     def given(self) -> dict:
-        """The flags that were given, by name."""
-        always = ("resume", "save_every_s", "tensorboard", "quiet", "add_stage", "rule", "distributed")
-        given = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name in always or getattr(self, field.name) != field.default
+        """The flags that were given, by name: also one with the value that is its default."""
+        always = ("out", "resume", "save_every_s", "tensorboard", "quiet", "add_stage", "rule", "distributed")
+        fields = [field for field in dataclasses.fields(self) if field.init]
+        return {
+            field.name: getattr(self, field.name) for field in fields if field.name in always or self._is_given(field)
         }
-        return given | {"out": self.out}
 
 
 def end(stopped_by: str | None) -> None:

@@ -17,6 +17,7 @@ from lqd.io import manifest
 from lqd.io.files import read_arrays
 from lqd.meta import config as configs
 from lqd.meta import train
+from lqd.tasks.bbob import instances
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +99,13 @@ def _run(content, folder: pathlib.Path, out: pathlib.Path, quiet: bool):
         config = run.Run(**content["config"] | changed)
     except TypeError as error:
         raise Unreadable(f"{folder}: its manifest has other settings than this version of lqd ({error}).") from error
+    version = content.get("instances", 1)  # before there were others, manifests did not say
+    if run.is_function(config.task) and version != instances.VERSION:
+        raise InvalidInput(
+            f"{folder} is a run on instance {config.instance} of {config.task!r} as lqd drew it before (version "
+            f"{version} of the instances; this lqd has version {instances.VERSION}, another landscape under the same "
+            f"number). Run it again with the lqd that made it: commit {content.get('commit')}."
+        )
     config.main()
     for i in range(config.num_seeds):
         name = f"result_{config.seed + i}.safetensors"

@@ -6,17 +6,18 @@ import time
 from typing import Any
 
 from lqd import tasks
-from lqd.checks import real, whole
+from lqd.checks import time_limit, whole
 from lqd.cli import seeds
-from lqd.errors import Interrupted, InvalidInput
+from lqd.errors import Interrupted, InvalidInput, Unreadable
 from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
 from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA
 from lqd.io import manifest
-from lqd.io.files import write_bytes
+from lqd.io.files import read_arrays, write_bytes
 from lqd.io.lock import locked
 from lqd.search.result import Result
 from lqd.search.settings import Settings
 from lqd.tasks.anchors import Anchors
+from lqd.tasks.bbob import instances
 from lqd.tasks.task import Task, start_scale
 
 
@@ -63,15 +64,27 @@ class Run:
     time_limit_s: float | None = None
     """Stop after so many seconds, with what there is."""
     overwrite: bool = False
-    """Replace the results of an earlier run in the same folder."""
+    """Remove what an earlier run (and `lqd show`) wrote to the folder, then run. Other files stay."""
     quiet: bool = False
     """No progress bar."""
+
+    def _check_folder(self, out: pathlib.Path) -> None:
+        """What is in the folder is left alone, or if it is ours removed when that is asked for."""
+        if (out / "manifest.json").exists() and not _is_manifest(out / "manifest.json"):
+            raise InvalidInput(f"--out {out}: its manifest.json is not of a run of lqd run; give another folder.")
+        for seed in range(self.seed, self.seed + self.num_seeds):
+            path = out / f"result_{seed}.safetensors"
+            if path.exists() and not _is_result(path):
+                raise InvalidInput(f"--out {out}: its {path.name} is not a result of lqd run; give another folder.")
+        left = _left_in(out)
+        if left and not self.overwrite:
+            raise InvalidInput(
+                f"--out {out} holds {left[0].relative_to(out)} of an earlier run; give another folder, or --overwrite."
+            )
 
     def main(self) -> None:
         name = f"{self.task.replace('/', '-')}-{pathlib.Path(self.rule).stem}"
         out = self.out or pathlib.Path("runs") / name
-        if (out / "manifest.json").exists() and not self.overwrite:
-            raise InvalidInput(f"--out {out} holds the results of an earlier run; give another folder, or --overwrite.")
         task = make_task(self)
         settings = Settings(
             dim=task.dim, bounds=task.bounds, rule=self.rule, population_size=self.population_size,
@@ -80,16 +93,49 @@ class Run:
             init_sigma=start_scale(task),
         )  # fmt: skip
         whole("num_seeds", self.num_seeds, 1)
+        self._check_folder(out)
         num_generations = settings.num_generations(self.num_evaluations)
-        time_limit_s = self.time_limit_s and real("time_limit_s", self.time_limit_s, positive=True)
+        time_limit_s = time_limit(self.time_limit_s)
         with locked(out, "--out"):
+            self._check_folder(out)  # again: another process may have been here
+            for path in _left_in(out):
+                path.unlink(missing_ok=True)
             _run(self, out, task, settings, num_generations, time_limit_s)
+
+
+def _left_in(out: pathlib.Path) -> list[pathlib.Path]:
+    """What an earlier run and `lqd show` wrote to a folder, the manifest first: without it nothing looks complete."""
+    names = ("manifest.json", "metrics.csv", "population.csv", "picture.png", "show/index.html")
+    pages = [path for path in (out / "show").glob("policy_*.html") if path.stem.removeprefix("policy_").isdecimal()]
+    results = [path for path in out.glob("result_*.safetensors") if path.stem.removeprefix("result_").isdecimal()]
+    found = [*(out / name for name in names), *sorted(pages), *sorted(filter(_is_result, results))]
+    return [path for path in found if path.is_file()]
+
+
+def _is_result(path: pathlib.Path) -> bool:
+    try:
+        read_arrays(path, "result")
+    except Unreadable:
+        return False
+    return True
+
+
+def _is_manifest(path: pathlib.Path) -> bool:
+    try:
+        return manifest.read(path, "a run").get("command") == "run"
+    except Unreadable:
+        return False
+
+
+def is_function(task: str) -> bool:
+    """Whether a task has instances, by its name."""
+    return task != "arm" and not task.startswith("brax/")
 
 
 def make_task(run: Run) -> Task:
     """The task of a run; settings that a task does not take are refused if they were given."""
     is_robot = run.task.startswith("brax/")
-    if run.task == "arm" or is_robot:
+    if not is_function(run.task):
         for name, default in (("dim", None), ("instance", 0), ("noise", False), ("rotate", True)):
             if getattr(run, name) != default:
                 raise InvalidInput(f"--{name} is for function tasks; {run.task!r} does not take it.")
@@ -120,6 +166,7 @@ def _run(run: Run, out: pathlib.Path, task: Task, settings: Settings, num_genera
     content: dict[str, Any] = {
         "command": "run",
         "config": dataclasses.asdict(run) | {"out": str(out)},
+        "instances": instances.VERSION,
         "settings": settings.info() | {"num_generations": num_generations, "dim": task.dim},
         **manifest.environment(),
         "begun": begun,

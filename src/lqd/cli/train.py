@@ -39,9 +39,9 @@ class Train(Learning):
     aggregation: str | None = None
     """Of the normalised values over the tasks: mean or median."""
     noise: bool = True
-    """Noise on the tasks."""
+    """Noise on the tasks; the default is the resumed run's, where there is one."""
     rotate: bool = True
-    """Rotations of the tasks."""
+    """Rotations of the tasks; likewise."""
     chunk_size: int | None = None
     """Members that run at once on a device; bounds memory, and is part of the result's last bits."""
     iso_sigma: float | None = None

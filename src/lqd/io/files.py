@@ -9,7 +9,8 @@ import hashlib
 import json
 import os
 import pathlib
-import tempfile
+import secrets
+import stat
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,20 +24,24 @@ PathLike = str | os.PathLike[str]
 
 
 def write_bytes(path: PathLike, content: bytes) -> pathlib.Path:
-    """Writes the whole file or nothing: to a neighbour first, flushed to the disk, then renamed."""
+    """Writes the whole file or nothing: to a neighbour first, flushed to the disk, then renamed.
+
+    Its mode is as `open` would have it: a new file has what the umask leaves, one that is there keeps its own.
+    """
     path = pathlib.Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(PART, f".{path.name}.", path.parent)
+        part = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PART}")
         try:
-            with os.fdopen(handle, "wb") as file:
+            with open(part, "xb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(name, 0o644)
-            os.replace(name, path)
+            if path.exists():
+                os.chmod(part, stat.S_IMODE(path.stat().st_mode))
+            os.replace(part, path)
         except BaseException:
-            pathlib.Path(name).unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise Unwritable(path, error) from error

@@ -20,6 +20,9 @@ from lqd.meta.objective import Objective
 from lqd.meta.tasks import Distribution
 from lqd.rules.learned.network import Architecture
 
+# Of the held-out tasks, the largest there is. They and an imitation fold the same number into their seeds.
+VALIDATION_SEED = 2**32 - 1
+
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
@@ -85,6 +88,11 @@ class Config:
             checks.whole(name, getattr(self, name), 2 if name == "population_size" else 1)
         if not 0 <= checks.whole("seed", self.seed, 0) < 2**32:
             raise InvalidInput(f"seed must be below 2**32, got {self.seed}.")
+        if self.seed == VALIDATION_SEED and self.init in TEACHERS:
+            raise InvalidInput(
+                f"seed {self.seed} is that of the validation tasks: an imitation (of {self.init!r}) would draw its "
+                f"populations from their keys. Give another seed."
+            )
         architecture = dataclasses.replace(self.architecture, descriptor_dim=self.distribution.descriptor_dim)
         object.__setattr__(self, "architecture", architecture)
         imitation = dataclasses.replace(

@@ -44,7 +44,7 @@ def train(
 
 
 def imitate(
-    rule: str,
+    rule: str | None = None,
     *,
     out: str | os.PathLike[str],
     preset: str | None = None,
@@ -56,11 +56,15 @@ def imitate(
     quiet: bool = False,
     **settings: Any,
 ) -> Outcome:
-    """Fits the transformer to the ranks that a hand-made rule gives: a training run without meta-generations."""
-    if rule not in TEACHERS:
+    """Fits the transformer to the ranks that a hand-made rule gives: a training run without meta-generations.
+
+    The rule is ns, dns, ga or me; by default ns, or that of the run to resume.
+    """
+    if rule is not None and rule not in TEACHERS:
         raise unknown("rule to imitate", rule, TEACHERS)
+    init = {} if rule is None else {"init": rule}
     return _train(
-        pathlib.Path(out), preset, resume, (), settings | {"init": rule}, evolve=False, time_limit_s=time_limit_s,
+        pathlib.Path(out), preset, resume, (), settings | init, evolve=False, time_limit_s=time_limit_s,
         save_every_s=save_every_s, tensorboard=tensorboard, wandb=wandb, quiet=quiet,
     )  # fmt: skip
 
@@ -68,8 +72,7 @@ def imitate(
 def _train(out, preset, resume, stages, settings, *, evolve, time_limit_s, save_every_s, tensorboard, wandb, quiet):
     import jax
 
-    if time_limit_s is not None:
-        checks.real("time_limit_s", time_limit_s, positive=True)
+    checks.time_limit(time_limit_s)
     checks.real("save_every_s", save_every_s)
     store, leads = Store(out), jax.process_index() == 0
     goes_on = resume and preset is None and bool(store.paths())  # then what is asked for changes the saved config
@@ -109,7 +112,7 @@ def again(config: Config, out: pathlib.Path, quiet: bool = False) -> Outcome:
 
 def _wanted(preset: str, settings: dict[str, Any], stages: Sequence[str], evolve: bool) -> Config:
     config = presets.preset(preset) if evolve else presets.imitation_preset(preset)
-    config = _with(config, settings, stages)
+    config = _with(config, settings if evolve else {"init": "ns"} | settings, stages)
     config.check_objective()
     return config
 

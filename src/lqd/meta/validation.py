@@ -21,7 +21,7 @@ from lqd import statistics
 from lqd.errors import Unreadable
 from lqd.io.files import read_arrays, write_arrays
 from lqd.meta import generation
-from lqd.meta.config import Config, to_dict
+from lqd.meta.config import VALIDATION_SEED, Config, to_dict
 from lqd.meta.imitation.teachers import TEACHERS
 from lqd.meta.objective import NAMES, Measures
 from lqd.rules import cvt, handmade
@@ -30,7 +30,7 @@ from lqd.tasks.bbob.instances import LandscapeBatch
 from lqd.types import pytree
 
 PANEL = (*TEACHERS, "random")
-SEED = 2**32 - 1  # of the held-out tasks: the largest there is, and folded differently from training's keys
+SEED = VALIDATION_SEED
 Table = dict[str, np.ndarray]  # measure -> one value per task
 
 

@@ -64,6 +64,10 @@ class OwnRule:
         if hasattr(self.rule, "check"):
             self.rule.check(descriptor_dim)
 
+    def ready(self) -> "OwnRule":
+        prepared = ready(self.rule)
+        return OwnRule(prepared, type(prepared))
+
     def annotate(self, descriptor: Float[Array, "B D"]) -> Any:
         return annotate(self.rule, descriptor)
 

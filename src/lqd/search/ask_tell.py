@@ -20,6 +20,7 @@ from lqd.evolution.driver import Rows
 from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE, State
 from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA
 from lqd.io import files
+from lqd.rules.protocol import ready
 from lqd.search import saving
 from lqd.search.extras_table import ExtrasTable
 from lqd.search.result import Result, make_result
@@ -185,7 +186,7 @@ class AskTell:
 
     def _prepare(self, descriptor_dim: int) -> None:
         s = self._settings
-        self._rule = s.resolved_rule(descriptor_dim)
+        self._rule = ready(s.resolved_rule(descriptor_dim))
         zeros = np.zeros((1, 1), np.float32)
         x, descriptor = (jnp.zeros((1, 1, size), jnp.float32) for size in (s.dim, descriptor_dim))
         like = Population(x, jnp.asarray(zeros), descriptor, {"row": jnp.asarray(zeros, jnp.int32)})

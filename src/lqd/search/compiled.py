@@ -36,7 +36,7 @@ def optimize(
     search = _Search(task, descriptor_dim, settings)
     with folder.lock() if folder is not None else contextlib.nullcontext():
         total = settings.population_size + num_generations * settings.batch_size
-        saved = None if folder is None else folder.saved(settings, "jax", total)
+        saved = None if folder is None else folder.saved(settings, "jax", total, evaluate)
         before = None if saved is None else search.restored(saved)
         return _run(search, num_generations, callback, time_limit_s, folder, before)
 

@@ -47,7 +47,7 @@ def optimize(
     with contextlib.ExitStack() as stack:
         if folder is not None:
             stack.enter_context(folder.lock())
-            saved = folder.saved(settings, "host", total)
+            saved = folder.saved(settings, "host", total, evaluate)
             search = search if saved is None else search.restored(saved)
         source: Source = Direct(_host_function(evaluate, settings, search))
         if executor is not None:

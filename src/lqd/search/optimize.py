@@ -124,8 +124,7 @@ def optimize(
         seed=seed,
     )  # fmt: skip
     num_generations = settings.num_generations(num_evaluations)
-    if time_limit_s is not None:
-        time_limit_s = checks.real("time_limit_s", time_limit_s, positive=True)
+    time_limit_s = checks.time_limit(time_limit_s)
     checks.one_of("backend", backend, ("auto", "jax", "host"))
     if callback is not None and not callable(callback):
         raise InvalidInput(f"callback must be a function, got {callback!r}.")

@@ -21,6 +21,7 @@ from lqd.io.lock import locked
 from lqd.io.throttle import Throttle
 from lqd.rules import catalogue
 from lqd.search.settings import Settings
+from lqd.tasks.bbob.instances import Landscape
 
 KIND = "state"
 EVERY_S, SHARE = 1.0, 0.05  # in the folder of a run: from one state to the next, and of the time for writing
@@ -77,6 +78,19 @@ class Saved:
         if different:
             raise InvalidInput(
                 f"checkpoint {self.path} holds another run; it differs in {'; '.join(different)}. Give another folder."
+            )
+
+    def check_instance(self, task: Landscape) -> None:
+        """An error if the kept solutions have other descriptors on this landscape: then they are of another one."""
+        if "state.population.x" not in self.arrays:
+            return
+        x, fitness, kept = (self.arrays[f"state.population.{name}"][0] for name in ("x", "fitness", "descriptor"))
+        filled = np.isfinite(fitness)
+        found = np.asarray(task.evaluate(jax.random.key(0), jnp.asarray(x)).descriptor)
+        if not np.allclose(found[filled], kept[filled], rtol=1e-3, atol=1e-3):
+            raise InvalidInput(
+                f"checkpoint {self.path} holds a run on another instance of {task.name!r}: another seed of "
+                f"lqd.tasks.make, or an earlier lqd, which drew others. Give another folder."
             )
 
 
@@ -149,7 +163,7 @@ class CheckpointFolder:
         """The folder is this process's alone."""
         return locked(self.folder, "checkpoint")
 
-    def saved(self, settings: Settings, backend: str, num_evaluations: int) -> Saved | None:
+    def saved(self, settings: Settings, backend: str, num_evaluations: int, evaluate: Any) -> Saved | None:
         """What to go on from: None at the beginning; an error where that cannot be meant."""
         if not self.path.exists():
             return None
@@ -160,6 +174,8 @@ class CheckpointFolder:
         saved = Saved(self.path)
         with understood(self.path):
             saved.check(settings, backend)
+            if isinstance(evaluate, Landscape):
+                saved.check_instance(evaluate)
             num = checks.whole("num_told", saved.description["num_told"], 0)
         if num > num_evaluations:
             raise InvalidInput(

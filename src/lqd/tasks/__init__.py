@@ -50,7 +50,8 @@ def make(name: str, **settings) -> Task:
     """A task by name; `bbob/f3` and `bbob/3` stand for `bbob/rastrigin`.
 
     `arm` takes `num_joints`; robots (`brax/...`) take `episode_length`, `backend` and `chunk_size`; functions take
-    `dim` (16), `seed`, `descriptor_dim`, `noise` and `rotate`.
+    `dim` (16), `seed`, `descriptor_dim`, `noise` and `rotate`. The seed says which instance; it shares no random
+    numbers with a search of the same seed.
     """
     if name == "arm":
         return _call(Arm, name, settings)

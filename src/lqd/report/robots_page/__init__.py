@@ -11,7 +11,7 @@ import importlib.resources
 import io
 import json
 import pathlib
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -42,8 +42,7 @@ def write(run: pathlib.Path, seed: int | None = None, num: int = 4) -> pathlib.P
     if not str(name).startswith("brax/"):
         raise InvalidInput(f"{run} is a run on {name!r}, and there is nothing to watch; lqd show is for brax/...")
     settings = {} if length is None else {"episode_length": length}
-    task = tasks.make(name, **settings)
-    assert isinstance(task, RobotTask)
+    task = cast(RobotTask, tasks.make(name, **settings))  # by its name
     result = Result.load(run / f"result_{first if seed is None else seed}.safetensors")
     if not len(result.population):
         raise InvalidInput(f"{run}: the population is empty.")

@@ -19,6 +19,7 @@ Deliberately not here: noise (`noise.py`), instances and their sampling (`instan
 import dataclasses
 import math
 import re
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -384,8 +385,7 @@ def _schwefel(p: Point) -> Array:
 
 def _gallagher(p: Point) -> Array:
     """10 - max_i w_i exp(-q_i) = -10 expm1(max_i(log(w_i / 10) - q_i)): one exponential, exact at the best peak."""
-    assert p.peaks is not None
-    centre, diagonal, height = p.peaks
+    centre, diagonal, height = cast(Peaks, p.peaks)  # `value` refuses a point without
     # Relative to the first peak, the optimum: there all digits count. The rotated distances between peaks do not
     # depend on x, so that a batch forms them once.
     between = matmul(centre - centre[0], p.R.T)

@@ -33,6 +33,11 @@ FUNCTIONS = (*bbob.NAMES, *ood.NAMES)
 TRAINING_SET = tuple(name for name in bbob.NAMES if not name.startswith("gallagher"))  # the paper's
 OOD = ("gallagher_101", "gallagher_21", *ood.NAMES)
 
+# Folded into the seed of `make`. A search folds small numbers into its own seed, and so does `sample_batch`: without
+# this, instance 0 of the sphere and the start of a search with seed 0 were drawn from one key.
+STREAM = 0xB0B00002
+VERSION = 2  # of the instances that `make` draws: 1 was without `STREAM`, and other instances under the same seeds
+
 
 @pytree
 class Instance:
@@ -215,11 +220,11 @@ def make(
     noise: bool = False,
     rotate: bool = True,
 ) -> Landscape:
-    """One landscape without padding."""
+    """One landscape without padding; the seed is its own, and may be that of a search on it."""
     if operator.index(dim) < 2:
         raise InvalidInput(f"dim must be at least 2, got {dim}.")
     return sample_batch(
-        jax.random.key(seed), (function,), 1, width=dim, min_dim=dim, max_dim=dim,
+        jax.random.fold_in(jax.random.key(seed), STREAM), (function,), 1, width=dim, min_dim=dim, max_dim=dim,
         descriptor_dim=descriptor_dim, noise=noise, rotate=rotate,
     ).task(0)  # fmt: skip
 
