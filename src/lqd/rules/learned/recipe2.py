@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
+from lqd.rules import neighbours
 from lqd.rules.blocks import by_blocks
 from lqd.rules.learned import layers
 from lqd.rules.learned.layers import PRECISION, Params
@@ -78,22 +79,16 @@ def features(fitness: Float[Array, " P"], descriptor: Float[Array, "P D"]) -> Fl
 def tie_break(descriptor: Float[Array, "P D"], filled: Bool[Array, " P"]) -> Float[Array, "P 2"]:
     """Of equals in fitness the one with the higher first number counts as fitter, then that with the higher second.
 
-    The first is the squared distance of the nearest other. The two of a pair share it; the second is a pseudo-random
+    The first is the distance of the nearest other. The two of a pair share it; the second is a pseudo-random
     number for where an individual lies. No sum over individuals is involved: stored in another order, everybody has
     the same bits.
     """
+    # Stored tables of pairs, as novelty has them: fused into the minimum, they take XLA minutes to compile for a GPU.
+    nearest, _ = neighbours.novelty(jnp.where(filled, 0.0, -jnp.inf), descriptor, k=1)
     columns = layers.from_lowest(descriptor, filled)
-    index = jnp.arange(columns.shape[0])
-
-    def nearest(rows):
-        differences = (columns[rows, c][:, None] - columns[:, c] for c in range(columns.shape[1]))
-        squared = sum((difference**2 for difference in differences), start=jnp.float32(0))
-        is_seen = filled & (index[rows][:, None] != index)
-        return jnp.min(jnp.where(is_seen, squared, FAR), axis=-1)
-
     longest = jnp.max(columns)
     scaled = columns / jnp.where(longest > 0, longest, 1.0) * NUM_CELLS
-    return jnp.column_stack([by_blocks(nearest, len(columns), len(columns)), _pseudo_random(scaled)])
+    return jnp.column_stack([nearest, _pseudo_random(scaled)])
 
 
 def _pseudo_random(scaled: Float[Array, "P D"]) -> Float[Array, " P"]:
