@@ -80,6 +80,8 @@ class Bench:
             (row["claim"], row["paper"], row["ours"], page.number(row["p"]), row["verdict"]) for row in verdicts(folder)
         ]
         table(("claim", "paper", "ours", "p", "verdict"), rows)
+        if said := suites.budgets(folder.manifest):
+            print(said)
         figures = draw.make_all(folder)
         draw.save_all(figures, folder)
         print(f"Wrote {page.write(out, figures=figures)}")
