@@ -12,6 +12,7 @@ import shutil
 import jax
 
 import lqd
+from lqd.io import manifest
 
 ROOT = pathlib.Path(__file__).parent.parent
 TRAINING, WEIGHTS = ROOT / "training", ROOT / "src" / "lqd" / "rules" / "weights"
@@ -69,11 +70,6 @@ def recipe(folder: pathlib.Path) -> str:
     return f"evolution for {objective['name']}{form} {before}"
 
 
-def short(commit: str | None) -> str:
-    """With the plus of a tree that had changes."""
-    return commit[:7] + "+" * commit.endswith("+") if commit else "?"
-
-
 def page(cards: list[dict]) -> str:
     """docs/weights.md."""
     lines = [
@@ -90,8 +86,17 @@ def page(cards: list[dict]) -> str:
             f"| `{card['name']}` | {card['recipe']} | {card['num_params']:,} | {card['descriptor_dims']} | "
             f"`{card['sha256'][:16]}` |"
         )
+    marked = ", ".join(f"`{card['name']}`" for card in cards if "commit_note" in card)
+    if marked:
+        lines += [
+            "",
+            "A `+` after a commit means that the code had changes that were not committed when the run was made, and "
+            "nobody recorded them ([what follows](trust.md#where-results-come-from)). A session of each of these "
+            f"carries it: {marked}.",
+        ]
     for card in cards:
         session = card["sessions"][-1]
+        commit = manifest.short(session["commit"])
         where = ", ".join(session["devices"])
         lines += [
             "",
@@ -99,7 +104,7 @@ def page(cards: list[dict]) -> str:
             "",
             f"{card['recipe'].capitalize()}; {card['num_meta_generations']} meta-generations, the best on validation "
             f"tasks after {card['best_meta_generation']}. {where}, jax {session['versions']['jax']}, "
-            f"{card['time_s']:.0f} s in all, commit `{short(session['commit'])}`, seed {card['config']['seed']}. "
+            f"{card['time_s']:.0f} s in all, commit `{commit}`, seed {card['config']['seed']}. "
             f"Feature recipe {card['feature_recipe']}.",
         ]
         if len(card["validation_curve"]) > 1:
@@ -141,6 +146,7 @@ def ship(name: str) -> dict:
         "feature_recipe": config["architecture"]["recipe"],
         "descriptor_dims": "any" if config["architecture"]["recipe"] == 2 else config["architecture"]["descriptor_dim"],
         **made,
+        **next((note for one in made["sessions"] if (note := manifest.note(one["commit"]))), {}),
         "validation_curve": curve(folder),
         "measured": measured(name),
         "limits": LIMITS,

@@ -94,6 +94,42 @@ def test_a_suite_writes_what_it_measured_and_goes_on_where_it_stopped(tmp_path, 
     assert folder.manifest["parts"]["arm"]["pieces"]["me"]["versions"]["jax"]
 
 
+def test_a_bench_says_how_many_evaluations_were_asked_for_and_made(tmp_path, small, monkeypatch, capsys):
+    monkeypatch.setattr("lqd.report.draw.make_all", lambda folder: {})
+    monkeypatch.setattr("lqd.report.page.write", lambda out, figures: out)
+    monkeypatch.setattr("lqd.bench.verdicts.verdicts", lambda folder: [])
+    cli.main(["bench", "--suite", "robots", "--preset", "tiny", "--out", str(tmp_path), "--quiet"])
+    part = Folder(tmp_path).parts["arm"]
+    generations = part["setting"]["num_generations"]
+    assert part["num_evaluations"] == {"asked": 96, "made": 8 + 2 * generations}
+    said = f"96 evaluations asked for: population 8, {generations} generations of 2, {8 + 2 * generations} made."
+    assert said in capsys.readouterr().out
+
+
+def test_budgets_of_the_paper():
+    paper = suites.PRESETS["paper"]
+    found = [paper.setting(size) for size in (64, 128, 256, 512, 1024)]
+    assert [(setting.num_generations, setting.num_evaluations) for setting in found[1::3]] == [
+        (31_246, 1_000_000),
+        (3_902, 999_936),
+    ]
+    parts = {
+        str(setting.population_size): {
+            "setting": dataclasses.asdict(setting),
+            "num_evaluations": {"asked": 10**6, "made": setting.num_evaluations},
+        }
+        for setting in found
+    }
+    said = suites.budgets({"parts": parts})
+    assert "population 128, 31,246 generations of 32, 1,000,000 made" in said
+    assert "population 1,024, 3,902 generations of 256, 999,936 made" in said
+    assert said.count("asked for") == 1
+    docs = (pathlib.Path(__file__).parents[2] / "docs" / "claims.md").read_text()
+    for setting in found:
+        assert f"{setting.num_generations:,}" in docs
+        assert f"{setting.num_evaluations:,}" in docs
+
+
 def test_map_elites_comes_first_and_results_keep_the_plans_order(tmp_path):
     setting, seen = TINY.setting(8, functions=settings.ARM), []
     plan = {"arm": Part(setting, ("random", "me", "ga@random"))}

@@ -9,6 +9,7 @@ import pytest
 
 import lqd
 from lqd.errors import InvalidInput, Unreadable
+from lqd.io import manifest
 from lqd.rules import catalogue, trained
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -26,6 +27,31 @@ def test_every_rule_has_weights_and_a_card(name):
     for session in card["sessions"]:
         assert session["devices"]
         assert session["versions"]["jax"]
+
+
+@pytest.mark.parametrize("commit", [None, "abc", "abc+"])
+def test_a_manifest_explains_its_mark(monkeypatch, commit):
+    monkeypatch.setattr(manifest, "commit", lambda: commit)
+    found = manifest.environment()
+    assert found["commit"] == commit
+    assert found.get("commit_note") == (manifest.UNCOMMITTED if commit == "abc+" else None)
+
+
+def test_the_mark_of_uncommitted_changes_is_explained():
+    """In the card of each rule that carries it, and in the docs, which name these rules."""
+    docs = (ROOT / "docs" / "weights.md").read_text()
+    (line,) = (line for line in docs.splitlines() if line.startswith("A `+` after a commit"))
+    for name in trained.NAMES:
+        card = lqd.card(name)
+        is_marked = any(session["commit"].endswith("+") for session in card["sessions"])
+        assert (card.get("commit_note") == manifest.UNCOMMITTED) == is_marked
+        assert (f"`{name}`" in line) == is_marked
+    readme = (ROOT / "results" / "README.md").read_text()
+    (line,) = (line for line in readme.splitlines() if line.startswith("A `+` after a commit"))
+    for folder in (ROOT / "results").iterdir():
+        if folder.is_dir():
+            is_marked = any('+"' in path.read_text() for path in folder.rglob("*.json"))
+            assert (f"`{folder.name}`" in line) == is_marked, folder
 
 
 def _leaves(tree):

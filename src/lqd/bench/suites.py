@@ -2,9 +2,10 @@
 
 A suite is a plan (parts: a setting and the rules under it). Suites share parts, and so their pieces: `pareto`,
 `bars-train` and `ablation` look at the same runs. `paper` is the paper's size as far as its text and the authors'
-public scripts say it: dimension 16, no noise, no rotation, a million evaluations, MAP-Elites on
-[-10 sqrt(n), 10 sqrt(n)]^2 and again with a box fitted to each function (`me-fitted`; the boxes of the arm and of the
-robots stay); robots with population 1,024. `scaled` has the paper's functions and seeds at the budget of
+public scripts say it: dimension 16, no noise, no rotation, a million evaluations (31,246 generations and the start
+population; the scripts have 32,768), MAP-Elites on [-10 sqrt(n), 10 sqrt(n)]^2 and again with a box fitted to each
+function (`me-fitted`; the boxes of the arm and of the robots stay); robots with population 1,024 (3,902 generations; the
+scripts have 4,096). `scaled` has the paper's functions and seeds at the budget of
 training, and robots as far as minutes on a GPU allow; `longer` is the same with the two cheapest robots for six times
 as long. `quick` has fewer functions and seeds too; robots in it only show that they run. What is not of the paper's
 size is marked as such in every figure.
@@ -59,7 +60,10 @@ class Preset:
     num_rows: int = 24
 
     def setting(self, population_size: int = 128, **given) -> Setting:
-        """The budget is in evaluations: a larger population has fewer generations. A quarter of it are offspring."""
+        """The budget is in evaluations: a larger population has fewer generations. A quarter of it are offspring.
+
+        It pays for the start population, and then for as many whole generations as there are in the rest.
+        """
         batch_size = population_size // 4
         num_evaluations = given.pop("num_evaluations", self.num_evaluations)
         return Setting(
@@ -276,10 +280,32 @@ def _suites_in(out: pathlib.Path, preset: str, size: Preset) -> list[str]:
     return suites
 
 
+def _asked(part: str, preset: Preset) -> int:
+    """The budget of a part, before it is rounded down to whole generations."""
+    return preset.robots.num_evaluations if part in ROBOTS and preset.robots is not None else preset.num_evaluations
+
+
+def budgets(found: dict[str, Any]) -> str:
+    """How many evaluations were asked for and made, from a manifest: a line for each budget."""
+    said: dict[int, list[str]] = {}
+    for part in found["parts"].values():
+        setting, (asked, made) = part["setting"], (part["num_evaluations"][name] for name in ("asked", "made"))
+        one = f"population {setting['population_size']:,}, {setting['num_generations']:,} generations of "
+        one += f"{setting['batch_size']:,}, {made:,} made"
+        if one not in said.setdefault(asked, []):
+            said[asked].append(one)
+    return "\n".join(f"{asked:,} evaluations asked for: {'; '.join(made)}." for asked, made in said.items())
+
+
 def content(suites: Sequence[str], preset: str, results: Results) -> dict[str, Any]:
     """What the manifest says: the settings, and how every piece came about."""
     parts = {
-        name: {"setting": dataclasses.asdict(part.setting), "rules": part.rules, "pieces": results.made[name]}
+        name: {
+            "setting": dataclasses.asdict(part.setting),
+            "num_evaluations": {"asked": _asked(name, PRESETS[preset]), "made": part.setting.num_evaluations},
+            "rules": part.rules,
+            "pieces": results.made[name],
+        }
         for name, part in results.plan.items()
     }
     made = results.facts() if results.plan else {}

@@ -115,6 +115,8 @@ class Bench:
         table(("claim", "paper", "ours", "p", "paired p", "verdict"), rows)
         if found:
             print(counts(found))
+        if said := suites.budgets(folder.manifest):
+            print(said)
         figures = draw.make_all(folder)
         draw.save_all(figures, folder)
         print(f"Wrote {page.write(out, figures=figures)}")

@@ -34,7 +34,7 @@ class Run:
     rule: str = "dns"
     """A name that `lqd rules` lists, or a file of weights (.safetensors)."""
     num_evaluations: int = 100_000
-    """Budget of each seed, the start population included."""
+    """Budget of each seed, the start population included; rounded down to whole generations."""
     out: pathlib.Path | None = None
     """Folder to write to; default runs/TASK-RULE."""
     num_seeds: int = 1
@@ -181,6 +181,9 @@ def _run(run: Run, out: pathlib.Path, task: Task, settings: Settings, num_genera
     manifest.write(out / "manifest.json", content)  # last: a folder with a manifest is complete
     if not run.quiet:
         seeds.show_scores({f"seed {seed}": result for seed, result in results.items()}, outcome.scores)
+        made, asked = max(content["num_evaluations"]), run.num_evaluations
+        if made < asked and outcome.stopped_by is None:
+            print(f"{made:,} of {asked:,} evaluations: {num_generations:,} whole generations of {settings.batch_size}.")
         print(f"{timing['evaluations_per_s']:,} evaluations/s ({timing['compile_s']:.1f} s compiling). Wrote {out}/")
     if outcome.stopped_by == "interrupt":
         raise Interrupted(f"interrupted; what was found is in {out}", outcome.results)

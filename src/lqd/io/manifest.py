@@ -22,6 +22,9 @@ def _git(*args: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
+UNCOMMITTED = "+: made from this commit with changes that were not committed, and are not recorded"
+
+
 def commit() -> str | None:
     """Commit of the checkout that lqd runs from, with a `+` if it has changes; None for an installed wheel."""
     if _git("ls-files", "--error-unmatch", __file__) is None:
@@ -30,19 +33,30 @@ def commit() -> str | None:
     return head and head + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
 
 
+def note(commit: str | None) -> dict[str, str]:
+    """What the mark of a commit means, to stand beside it."""
+    return {"commit_note": UNCOMMITTED} if commit is not None and commit.endswith("+") else {}
+
+
+def short(commit: str | None) -> str:
+    """For people; with the mark."""
+    return commit[:7] + "+" * commit.endswith("+") if commit else "?"
+
+
 def environment() -> dict[str, Any]:
     """Versions and devices, without anything that names the machine or its user."""
     import jax
 
     import lqd
 
+    found = commit()
     versions = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
     return {
         "versions": {"python": platform.python_version(), "lqd": lqd.__version__} | versions,
         "devices": [device.device_kind for device in jax.devices()],
         "platform": f"{sys.platform}-{platform.machine()}",
-        "commit": commit(),
-    }
+        "commit": found,
+    } | note(found)
 
 
 def now() -> str:

@@ -69,7 +69,8 @@ def optimize(
             scale `init_sigma`. A task knows its own.
         rule: Who survives: a name (`lqd rules` lists them), a file of weights, a rule, or your own function
             `(key, fitness (P,), descriptor (P, D)) -> scores (P,)`.
-        num_evaluations: Budget, the start population included; the largest whole number of batches in it is used.
+        num_evaluations: Budget, the start population included; it is rounded down to whole batches, and
+            `result.num_evaluations` says how many were made.
         population_size: Solutions kept.
         batch_size: Solutions evaluated per generation; `evaluate` never sees more at once on the host.
         iso_sigma: Scale of the isotropic variation, in units of x.

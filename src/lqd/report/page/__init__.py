@@ -18,6 +18,7 @@ import numpy as np
 
 from lqd.bench.results import Folder
 from lqd.bench.verdicts import counts, verdicts
+from lqd.io import manifest
 from lqd.io.files import flatten, write_bytes
 from lqd.report import draw
 from lqd.rules import catalogue, trained
@@ -92,9 +93,16 @@ def _facts(folder: Folder) -> str:
         ", ".join(made.get("devices") or []),
         f"{made['seconds']:,.0f} s of computing" if made else "",
         versions,
+        _commit(made.get("commit")),
         str(made.get("at", ""))[:10],
     ]
     return " &middot; ".join(html.escape(text) for text in said if text)
+
+
+def _commit(commit: str | None) -> str:
+    if commit is None:
+        return ""
+    return f"commit {manifest.short(commit)}" + " (with changes that were not committed)" * commit.endswith("+")
 
 
 def _figure(name: str, picture: draw.Picture) -> str:
