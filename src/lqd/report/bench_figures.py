@@ -62,7 +62,7 @@ def pareto(folder: "Folder") -> Figure:
             x[1], y[1], xerr=[[x[1] - x[0]], [x[2] - x[1]]], yerr=[[y[1] - y[0]], [y[2] - y[1]]], color=COLOURS[rule],
             marker=MARKERS[rule], ms=8, lw=1, capsize=2,
         )  # fmt: skip
-        offset = {"me": (8, -14), FITTED: (8, -14), "dns": (-34, -14)}.get(rule, (8, 5))  # these three are often close
+        offset = {"me": (8, -14), FITTED: (-70, 10), "dns": (-34, -14)}.get(rule, (8, 5))  # these three are often close
         ax.annotate(SHORT[rule], places[rule], xytext=offset, textcoords="offset points", fontsize=9)
     front = [
         place
@@ -253,12 +253,13 @@ def robots_aggregate(folder: "Folder") -> Figure:
 
 def diversity(folder: "Folder") -> Figure:
     """Novelty over time of LQD (F) and GA, relative to MAP-Elites's at the end."""
-    figure, axes = _panels(folder, ("train", *ROBOT_TASKS), "diversity")
+    there = [part for part in ("train", *ROBOT_TASKS) if part in folder.parts]
+    some = [part for part in there if folder.table(part, "me")["novelty"].any()]  # a single elite has none
+    figure, axes = _panels(folder, some or ["train"], "diversity")
     known = {rule for part in axes for rule in folder.parts[part]["rules"]}
     rules = [rule for rule in ("lqd-f", "ga", "me", FITTED) if rule in known]
     for part, ax in axes.items():
         end = folder.table(part, "me")["novelty"].mean(axis=0)
-        end = np.where(end > 0, end, np.nan)  # a single elite has no novelty
 
         def value(history, rule, end=end):
             return (history["novelty"] / end).mean(axis=2)
