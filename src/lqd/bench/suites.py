@@ -4,11 +4,11 @@ A suite is a plan (parts: a setting and the rules under it). Suites share parts,
 `bars-train` and `ablation` look at the same runs. `paper` is the paper's size as far as its text and the authors'
 public scripts say it: dimension 16, no noise, no rotation, a million evaluations (31,246 generations and the start
 population; the scripts have 32,768), MAP-Elites on [-10 sqrt(n), 10 sqrt(n)]^2 and again with a box fitted to each
-function (`me-fitted`; the boxes of the arm and of the robots stay); robots with population 1,024 (3,902 generations; the
-scripts have 4,096). `scaled` has the paper's functions and seeds at the budget of
-training, and robots as far as minutes on a GPU allow; `longer` is the same with the two cheapest robots for six times
-as long. `quick` has fewer functions and seeds too; robots in it only show that they run. What is not of the paper's
-size is marked as such in every figure.
+function (`me-fitted`; the boxes of the arm and of the robots stay); robots with population 1,024 (3,902 generations;
+the scripts have 4,096). `scaled` has the paper's functions and seeds at the budget of training, and robots as far as
+minutes on a GPU allow; `longer` is the same with the two cheapest robots for six times as long. `quick` has fewer
+functions and seeds too; robots in it only show that they run. What is not of the paper's size is marked as such in
+every figure.
 """
 
 import dataclasses

@@ -6,7 +6,7 @@ import pathlib
 import sys
 import time
 
-from lqd.checks import real
+from lqd.checks import time_limit
 from lqd.cli.console import pieces_bar, table
 from lqd.errors import InvalidInput, unknown
 
@@ -88,8 +88,8 @@ class Bench:
         from lqd.bench.verdicts import counts, verdicts
         from lqd.report import draw, page
 
-        limit = self.time_limit_s
-        until = None if limit is None else time.perf_counter() + real("time_limit_s", limit, positive=True)
+        limit = time_limit(self.time_limit_s)
+        until = None if limit is None else time.perf_counter() + limit
         if suites.leaves_robots_out(self.suite, suites.PRESETS[self.preset]):
             print(f"Without robots: {suites.NEED_BRAX}", file=sys.stderr)
         try:
