@@ -4,6 +4,7 @@ Whatever stands between `<!-- NAME -->` and `<!-- end -->` is replaced; a test c
 """
 
 import functools
+import itertools
 import json
 import operator
 import pathlib
@@ -11,6 +12,7 @@ import pathlib
 import numpy as np
 
 from lqd.bench.again import NUM_ELITES
+from lqd.bench.claims import MEASURES
 from lqd.bench.generalisation import cell
 from lqd.bench.results import Folder
 from lqd.bench.suites import BLIND
@@ -107,6 +109,40 @@ def trained() -> str:
     return table(["claim", "rule", "least", "goal", *lengths], rows)
 
 
+def tie_breaks() -> str:
+    """The claims with the tie-break that there was before, beside those with today's: what both have."""
+    before, after = (
+        [
+            {
+                (row["rule"], found["measure"], found["against"]): found
+                for row in part["claims"]
+                for found in row["findings"]
+            }
+            for part in json.loads((ROOT / "results" / "claims" / f"{name}.json").read_text())["settings"].values()
+        ]
+        for name in ("tie-break-1", "claims")
+    )
+
+    def cells(found) -> list[str]:
+        wins = f"{100 * found['win_rate']:.1f} % ({100 * found['win_low']:.1f} to {100 * found['win_high']:.1f})"
+        return [wins, f"{found['ratio']:.3g} ({found['ratio_low']:.3g} to {found['ratio_high']:.3g})"]
+
+    rows = [
+        [
+            f"{length}",
+            f"`{rule}`",
+            MEASURES[measure],
+            other,
+            *itertools.chain(*zip(cells(old), cells(new[key]), strict=True)),
+        ]
+        for length, olds, new in zip(("8,320", "a million"), before, after, strict=True)
+        for key, old in olds.items()
+        for rule, measure, other in [key]
+        if rule != "lqd-f-paper"  # breaks no ties
+    ]
+    return table(["evaluations", "rule", "measure", "against", "wins, 1", "wins, 2", "ratio, 1", "ratio, 2"], rows)
+
+
 def generalisation() -> str:
     """Lowest and highest over the settings other than the one of the training."""
     found = json.loads((ROOT / "results" / "generalisation" / "generalisation.json").read_text())["rows"]
@@ -135,6 +171,7 @@ TABLES = {
     "longer": functools.partial(returns, "robots-longer"),
     "longer claims": functools.partial(claims, "robots-longer"),
     "trained": trained,
+    "tie-breaks": tie_breaks,
     "generalisation": generalisation,
 }
 
