@@ -184,9 +184,13 @@ def _again(ax, folder: "Folder", part: str, rules, colours=COLOURS) -> None:
     """At the right of the curves: mean and 95 % interval of what the best solutions are worth on fresh resets."""
     if not folder.num_resets(part):
         return
+    last = max(folder.history(part, rule)["num_evaluations"][-1] for rule in rules)
+    for minor in (False, True):  # beyond the last evaluation the axis has no numbers
+        ax.set_xticks([tick for tick in ax.xaxis.get_ticklocs(minor=minor) if tick <= last], minor=minor)
+    ax.axvspan(1.07 * last, 1.23 * last * 1.12 ** len(rules), color="0.95", lw=0, zorder=0)
     for i, rule in enumerate(rules):
         values = folder.best(part, rule)[:, 0]
-        x = folder.history(part, rule)["num_evaluations"][-1] * 1.15 * 1.12**i
+        x = last * 1.15 * 1.12**i
         half = 1.96 * values.std(ddof=1) / np.sqrt(len(values))
         ax.errorbar(x, values.mean(), half, color=colours[rule], marker=MARKERS.get(rule, "v"), ms=4, lw=1.3)
 
