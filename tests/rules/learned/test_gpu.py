@@ -80,7 +80,7 @@ def test_weights_beyond_half_precision_run_the_plain_version():
 
 
 def test_the_number_of_populations_changes_no_bit():
-    """With the same packed weights, as a run has them. Packed in programs of different shapes, their last bits differ."""
+    """With the same packed weights, as a run has them: programs of other shapes may pack with other last bits."""
     rules = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(rulesets.noisy(PAPER, seed) for seed in range(3)))
     packed = jax.jit(jax.vmap(lambda params: dispatch.pack(params, 4)))(rules)
     x, filled = jax.vmap(lambda _: rulesets.inputs(160, PAPER)[0])(jnp.arange(5)), rulesets.inputs(160, PAPER)[1]
