@@ -136,7 +136,8 @@ def fitted(key: Key[Array, ""], field: Field, share: float = SHARE, times: float
 
     Nothing but the task goes into it: each has points of its own, uniform in the box of genotypes.
     """
-    assert isinstance(field.tasks, instances.LandscapeBatch)
+    if not isinstance(field.tasks, instances.LandscapeBatch):
+        raise TypeError(f"boxes are fitted to landscapes, not to {type(field.tasks).__name__}")
     width = times * _reach(key, field.tasks, jnp.asarray(share, jnp.float32))
     return field._replace(tasks=field.tasks.with_divided_descriptors(width), scale=field.scale * width)
 
