@@ -282,3 +282,55 @@ def test_a_single_collapse_does_not_decide_the_middle_of_logs():
         logs = np.random.default_rng(0).normal(size=(3, num))
         expected = np.sort(logs, axis=1)[:, num // 4 : num - num // 4].mean(axis=1)
         np.testing.assert_allclose(np.log(statistics.middle_of_logs(np.exp(logs))), expected, rtol=1e-13, atol=1e-15)
+
+
+# Learning curves
+
+
+def curve(num=40, end=0.8, size=1.5, power=0.6, noise=0.01, seed=0):
+    step = 32.0 * np.arange(1, num + 1)
+    return step, end - size * step**-power + noise * np.random.default_rng(seed).normal(size=num)
+
+
+def test_a_power_law_without_noise_is_found():
+    fitted, _ = statistics.power_laws(*curve(noise=0.0), num_resamples=1)
+    assert fitted(np.array([16_384.0])) == pytest.approx(0.8 - 1.5 * 16_384**-0.6, abs=2e-3)
+    assert fitted.power == pytest.approx(0.6, rel=0.05)
+
+
+def test_a_share_ends_at_most_at_one():
+    step = 32.0 * np.arange(1, 13)
+    fitted, others = statistics.power_laws(step, 0.2 + 0.15 * np.log10(step), num_resamples=20)
+    assert all(one.end <= 1 for one in (fitted, *others))
+
+
+def test_what_does_not_learn_stays():
+    step = 32.0 * np.arange(1, 13)
+    fitted, _ = statistics.power_laws(step, np.full(12, 0.4), num_resamples=1)
+    assert fitted(np.array([16_384.0])) == pytest.approx(0.4, abs=1e-9)
+    assert statistics.late_gain(step, np.full(12, 0.4)) == pytest.approx((0, 0, 0), abs=1e-12)
+
+
+def test_the_interval_of_an_extrapolation_holds_the_truth_mostly():
+    """Of 40 noisy curves with a power law behind them, at ten times as many steps."""
+    held = 0
+    for seed in range(40):
+        _, others = statistics.power_laws(*curve(seed=seed), num_resamples=60)
+        low, high = np.quantile([one(np.array(12_800.0)) for one in others], [0.025, 0.975])
+        held += low - 1e-3 <= 0.8 - 1.5 * 12_800**-0.6 <= high + 1e-3
+    assert held >= 32
+
+
+def test_the_gain_of_the_last_half_is_that_of_a_line():
+    step = np.arange(1.0, 101.0)
+    noise = 0.01 * np.random.default_rng(0).normal(size=100)
+    gain, low, high = statistics.late_gain(step, 0.002 * step + noise)
+    assert low < 0.1 < high
+    assert gain == pytest.approx(0.1, abs=0.02)
+    assert statistics.late_gain(step, noise)[1] < 0
+
+
+@pytest.mark.parametrize("function", [statistics.power_laws, statistics.late_gain])
+def test_a_curve_of_a_few_points_is_refused(function):
+    with pytest.raises(ValueError, match="needs 5 scores"):
+        function(np.arange(1.0, 4.0), np.ones(3))

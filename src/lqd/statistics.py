@@ -255,3 +255,68 @@ def profile(values: Float[np.ndarray, "S F"], levels: Float[np.ndarray, " L"]) -
 def quartiles(values: Float[np.ndarray, "S ..."]) -> Float[np.ndarray, "3 ..."]:
     """Lower quartile, median and upper quartile over the seeds."""
     return np.quantile(values, [0.25, 0.5, 0.75], axis=0)
+
+
+# Learning curves
+
+
+class PowerLaw(NamedTuple):
+    """A learning curve, `end - size * step**-power`: where it ends, how far it begins from there, how fast it comes."""
+
+    end: float
+    size: float
+    power: float
+
+    def __call__(self, step: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        return self.end - self.size * np.asarray(step, np.float64) ** -self.power
+
+
+LEAST_POINTS = 5  # a curve has three numbers, and its scatter has to be seen as well
+
+
+def power_laws(
+    step: Real[np.ndarray, " N"], score: Float[np.ndarray, " N"], num_resamples: int = 400
+) -> tuple[PowerLaw, list[PowerLaw]]:
+    """The curve that fits shares (scores in [0, 1]) best, and those of resampled residuals, which say how sure it is.
+
+    What it cannot know: whether learning goes on as it went. The scatter of the scores is all that the others show.
+    """
+    step, score = np.asarray(step, np.float64), np.asarray(score, np.float64)
+    if len(step) < LEAST_POINTS or not np.all(step > 0):
+        raise ValueError(f"a learning curve needs {LEAST_POINTS} scores at steps above 0, got {len(step)}")
+    fitted = _fitted(step, score)
+    residuals = score - fitted(step)
+    residuals = (residuals - residuals.mean()) * np.sqrt(len(step) / (len(step) - len(fitted)))
+    generator = np.random.default_rng(0)
+    drawn = (fitted(step) + generator.choice(residuals, len(step)) for _ in range(num_resamples))
+    return fitted, [_fitted(step, scores) for scores in drawn]
+
+
+def _fitted(step: Float[np.ndarray, " N"], score: Float[np.ndarray, " N"]) -> PowerLaw:
+    """By least squares. Given the power, the rest is linear; the power is the best of many."""
+    best, least = PowerLaw(float(score.mean()), 0.0, 1.0), float(((score - score.mean()) ** 2).sum())
+    for power in np.geomspace(0.05, 3.0, 60):
+        falling = step**-power
+        centred = falling - falling.mean()
+        size = max(0.0, -float(centred @ score) / float(centred @ centred))
+        end = float(score.mean()) + size * float(falling.mean())
+        if end > 1:  # a share cannot be more: then the curve through 1 that fits best
+            end, size = 1.0, max(0.0, float(falling @ (1 - score)) / float(falling @ falling))
+        error = float(((end - size * falling - score) ** 2).sum())
+        if error < least:
+            best, least = PowerLaw(end, size, float(power)), error
+    return best
+
+
+def late_gain(step: Real[np.ndarray, " N"], score: Float[np.ndarray, " N"]) -> tuple[float, float, float]:
+    """What the last half of the steps brought, by a straight line through its scores, with a 95 % interval."""
+    from scipy.stats import linregress, t
+
+    step, score = np.asarray(step, np.float64), np.asarray(score, np.float64)
+    late = step >= step.max() / 2
+    if late.sum() < LEAST_POINTS:
+        raise ValueError(f"the last half needs {LEAST_POINTS} scores, got {late.sum()}")
+    line = linregress(step[late], score[late])
+    length = float(step.max() / 2)
+    half = float(t.ppf(0.975, late.sum() - 2) * line.stderr)
+    return line.slope * length, (line.slope - half) * length, (line.slope + half) * length

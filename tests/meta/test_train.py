@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import random
+import re
 import shutil
 import signal
 import socket
@@ -681,6 +682,32 @@ def test_the_commands(tmp_path, capsys, taught, scripted):
     main(["figure", "training", str(out), "--out", str(tmp_path / "curve.pdf")])
     assert (tmp_path / "curve.pdf").read_bytes()[:5] == b"%PDF-"
     assert f"Wrote {tmp_path / 'curve.pdf'}" in capsys.readouterr().out
+
+
+def test_where_the_learning_leads(tmp_path, capsys):
+    for name, end in (("first", 0.8), ("second", 0.6)):
+        rows = [f"{step},{end - step**-0.5 if step else 0.1}" for step in range(0, 416, 32)]
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "log.csv").write_text("\n".join(["meta_generation,score", "7,", *rows, ""]))
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    main(["figure", "learning", first, "--beside", second, "--until", "10000"])
+    said = capsys.readouterr().out
+    assert (tmp_path / "first" / "learning.png").stat().st_size > 10_000
+    assert "first: 0.749 after 384 meta-generations; its last half brought +0.0" in said
+    assert "second: 0.549 after 384" in said
+    for name, leads_to in (("first", 0.79), ("second", 0.59)):
+        line = next(line for line in said.splitlines() if line.startswith(name))
+        assert float(line.split("leads to ")[1].split()[0]) == pytest.approx(leads_to, abs=0.003)
+    (tmp_path / "second" / "log.csv").write_text("meta_generation,score\n32,0.5\n64,0.6\n")
+    for words, message in (
+        ([second], "second: a learning curve needs 5 scores.*got 2.*validation-every"),
+        ([str(tmp_path)], "is not the folder of a training run"),
+        ([first, "--until", "0"], "until must be .* at least 1"),
+        ([first, "--out", "a.txt"], "must end in .png"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["figure", "learning", *words])
+        assert re.search(message, capsys.readouterr().err.replace("\n", " "))
 
 
 def test_a_flag_that_was_typed_was_given(tmp_path, monkeypatch):

@@ -11,17 +11,23 @@ from lqd.errors import InvalidInput
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """Draw a figure from results: `lqd figure pareto DIR` of a bench, `lqd figure training DIR` of a training run."""
+    """Draw a figure from results: `lqd figure pareto DIR` of a bench, `lqd figure training DIR` of a training run,
+    `lqd figure learning DIR` of where its learning leads."""
 
     figure: Annotated[str, tyro.conf.Positional]
     """pareto, bars-train, bars-ood, grid, robots, robots-aggregate, diversity, ablation, landscape, aggregate,
-    ecdf, profiles, animation (a GIF), all; or training"""
+    ecdf, profiles, animation (a GIF), all; or training, learning"""
     folder: Annotated[pathlib.Path | None, tyro.conf.Positional] = None
     """Folder of the bench or of the training run."""
     results: pathlib.Path | None = None
     """The same, by name."""
+    beside: tuple[pathlib.Path, ...] = ()
+    """More training runs to draw in the same figure; for learning."""
+    until: int = 16_384
+    """Meta-generations up to which a power law goes on from the scores; for learning."""
     out: pathlib.Path | None = None
-    """File to write, .png or .pdf; default: both in DIR/figures, or curve.png in the folder of a training run."""
+    """File to write, .png or .pdf; default: both in DIR/figures, or curve.png or learning.png in the folder of a
+    training run."""
 
     def main(self) -> None:
         folder = self.folder or self.results
@@ -31,6 +37,12 @@ class Figure:
             from lqd.meta import train
 
             print(f"Wrote {train.draw(folder, self.out)}")
+            return
+        if self.figure == "learning":
+            from lqd.meta import train
+
+            path, lines = train.draw_learning([folder, *self.beside], self.until, self.out)
+            print(*lines, f"Wrote {path}", sep="\n")
             return
         from lqd.report import draw
 

@@ -211,15 +211,51 @@ def _display(config: Config, saved: Saved | None, quiet: bool) -> Iterator[Calla
 
 def draw(folder: pathlib.Path, out: pathlib.Path | None = None) -> pathlib.Path:
     """The curves of a training run, from its log."""
-    from lqd.meta import log
     from lqd.report import style, training_figures
 
-    if not (folder / "log.csv").is_file():
-        raise InvalidInput(f"{folder} is not the folder of a training run: it has no log.csv.")
-    out = out or folder / "curve.png"
+    (log,), out = _logs([folder]), _picture(out or folder / "curve.png")
+    style.save(training_figures.training(log), out)
+    return out
+
+
+def draw_learning(
+    folders: Sequence[pathlib.Path], until: int, out: pathlib.Path | None = None
+) -> tuple[pathlib.Path, list[str]]:
+    """The learning curves of some training runs with where they lead; and a line on each."""
+    from lqd.report import style, training_figures
+
+    until, out = checks.whole("until", until, 1), _picture(out or folders[0] / "learning.png")
+    courses = {}
+    for folder, log in zip(folders, _logs(folders), strict=True):
+        try:
+            courses[folder.name] = training_figures.course(log)
+        except ValueError as error:
+            raise InvalidInput(f"{folder}: {error}. Train longer, or with a lower --validation-every.") from error
+    style.save(training_figures.learning(courses, until), out)
+    lines = []
+    for name, course in courses.items():
+        middle, low, high = (float(value) for value in course.at(until))
+        gain, least, most = course.gain
+        lines.append(
+            f"{name}: {course.score[-1]:.3f} after {course.step[-1]:,.0f} meta-generations; its last half brought "
+            f"{gain:+.3f} ({least:+.3f} to {most:+.3f}); a power law leads to {middle:.3f} ({low:.3f} to {high:.3f}) "
+            f"after {until:,}"
+        )
+    return out, lines
+
+
+def _logs(folders: Sequence[pathlib.Path]) -> list:
+    from lqd.meta import log
+
+    for folder in folders:
+        if not (folder / "log.csv").is_file():
+            raise InvalidInput(f"{folder} is not the folder of a training run: it has no log.csv.")
+    return [log.read(folder / "log.csv") for folder in folders]
+
+
+def _picture(out: pathlib.Path) -> pathlib.Path:
     if out.suffix not in (".png", ".pdf", ".svg"):
         raise InvalidInput(f"--out must end in .png, .pdf or .svg, got {out}.")
-    style.save(training_figures.training(log.read(folder / "log.csv")), out)
     return out
 
 

@@ -1,9 +1,15 @@
-"""The course of a training run, from its log."""
+"""The course of a training run, from its log; and of several, with where they lead."""
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
 from matplotlib.figure import Figure
 
+from lqd import statistics
 from lqd.meta.validation import PANEL
-from lqd.report.style import COLOURS, tidy
+from lqd.report.style import COLOURS, plain_numbers, tidy
 from lqd.rules import catalogue
 
 
@@ -61,3 +67,54 @@ def _internals(ax, log) -> None:
         ax.set_title("imitation and step size" if len(imitated) else "step size of the search")
     if len(lines) > 1:
         ax.legend(lines, [line.get_label() for line in lines], fontsize=7, frameon=False)
+
+
+class Course(NamedTuple):
+    """Scores of a run on held-out tasks, the power law through them, and the gain of its last half."""
+
+    step: Float[np.ndarray, " N"]
+    score: Float[np.ndarray, " N"]
+    fitted: statistics.PowerLaw
+    others: list[statistics.PowerLaw]
+    gain: tuple[float, float, float]
+
+    def at(self, step) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where the power law is at these steps, and between what 95 % of those of resampled residuals are."""
+        others = np.stack([one(step) for one in self.others])
+        low, high = np.quantile(others, [0.025, 0.975], axis=0)
+        return self.fitted(step), low, high
+
+
+def course(log) -> Course:
+    """What the log of a training run says of its learning; the start is left out."""
+    validated = log[log["score"].notna() & (log["meta_generation"] > 0)]
+    step, score = (validated[name].to_numpy(np.float64) for name in ("meta_generation", "score"))
+    return Course(step, score, *statistics.power_laws(step, score), statistics.late_gain(step, score))
+
+
+RUNS = ("#D55E00", "#009E73", "#0072B2", "#CC79A7", "#E69F00", "#777777")
+
+
+def learning(courses: Mapping[str, Course], until: int) -> Figure:
+    """Scores over meta-generations and the power laws through them, as far as `until`, with their intervals."""
+    figure = Figure(figsize=(6.4, 3.9), layout="constrained")
+    ax = figure.subplots()
+    first = min(course.step.min() for course in courses.values())
+    steps = np.geomspace(first, until, 200)
+    for colour, (name, course) in zip(RUNS, courses.items(), strict=False):
+        middle, low, high = course.at(steps)
+        is_seen = steps <= course.step.max()
+        ax.plot(course.step, course.score, "o", ms=3, color=colour)
+        ax.plot(steps[is_seen], middle[is_seen], color=colour, lw=1.3, label=name)
+        ax.plot(steps[~is_seen], middle[~is_seen], color=colour, lw=1.3, ls="--")
+        ax.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
+    ax.set(xscale="log", xlabel="meta-generations", ylabel="held-out tasks won", ylim=(0, 1))
+    ax.axhline(0.5, color="#cccccc", lw=1, zorder=0)
+    tidy(ax)
+    plain_numbers(ax.xaxis)
+    ax.legend(fontsize=8, frameon=False)
+    said = (
+        "dots: validation; lines: a power law through them, dashed where nothing was measured; bands: 95 %, by scatter"
+    )
+    figure.supxlabel(said, fontsize=7, color="#555555")
+    return figure
