@@ -13,7 +13,6 @@ piece is not run again unless its settings or weights changed. Needs `pip instal
 import argparse
 import dataclasses
 import functools
-import hashlib
 import io
 import json
 import math
@@ -32,7 +31,7 @@ from lqd import statistics
 from lqd.evolution import loop
 from lqd.evolution.variation import IsoLine
 from lqd.io import manifest
-from lqd.io.files import flatten, write_bytes
+from lqd.io.files import write_bytes
 from lqd.rules import cvt, protocol
 from lqd.tasks.function import FunctionTask
 from lqd.tasks.task import Repeated
@@ -300,7 +299,7 @@ class Bench:
         path = self.folder / f"{file}.json"
         about = {"task": task, "algorithm": dataclasses.asdict(algorithm), "step_sizes": list(step_sizes)}
         about |= {"seeds": list(seeds), "num_evaluations": self.num_evaluations}
-        about["weights"] = weights(algorithm.rule) if algorithm.is_learned else None
+        about["weights"] = lqd.load(algorithm.rule).fingerprint() if algorithm.is_learned else None
         try:
             kept = json.loads(path.read_text())
             if kept["about"] == about:
@@ -318,14 +317,6 @@ class Bench:
         kept = {"about": about, "num_evaluations": evaluations.tolist()} | tables | {"made": made}
         write_bytes(path, (json.dumps(kept) + "\n").encode())
         return kept
-
-
-def weights(name: str) -> str:
-    """Changes with the weights of a learned rule."""
-    digest = hashlib.sha256()
-    for where, array in sorted(flatten(lqd.rule(name).params).items()):
-        digest.update(where.encode() + array.tobytes())
-    return digest.hexdigest()[:16]
 
 
 def _short(values: np.ndarray, decimals: int) -> list:

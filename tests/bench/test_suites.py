@@ -367,10 +367,10 @@ def test_a_piece_from_before_a_field_was_there_is_still_good(tmp_path):
 
 def test_a_piece_knows_the_weights_and_the_tie_break_it_was_made_with(monkeypatch):
     by_distance, paper = catalogue.rule("lqd-f"), catalogue.rule("lqd-f-paper")
-    before = [runner._fingerprint(rule) for rule in (by_distance, paper)]
-    assert len({*before, runner._fingerprint(catalogue.rule("lqd-n"))}) == 3
+    before = [rule.fingerprint() for rule in (by_distance, paper)]
+    assert len({*before, catalogue.rule("lqd-n").fingerprint()}) == 3
     monkeypatch.setattr(recipe2, "TIE_BREAK", 3)
-    after = [runner._fingerprint(rule) for rule in (by_distance, paper)]
+    after = [rule.fingerprint() for rule in (by_distance, paper)]
     assert after[0] != before[0]
     assert after[1] == before[1]  # the paper's features break no ties
 

@@ -6,7 +6,6 @@ be interrupted anywhere, and one piece can be redone by deleting its file.
 
 import dataclasses
 import functools
-import hashlib
 import json
 import pathlib
 import shutil
@@ -25,11 +24,10 @@ from lqd.errors import InvalidInput, Unreadable, unknown
 from lqd.evolution import loop, metrics
 from lqd.evolution.variation import IsoLine
 from lqd.io import manifest
-from lqd.io.files import flatten, read_arrays, write_arrays
+from lqd.io.files import read_arrays, write_arrays
 from lqd.meta.validation import SEED
 from lqd.rules import catalogue, cvt
 from lqd.rules.catalogue import FITTED
-from lqd.rules.learned import recipe2
 from lqd.rules.learned.rule import Learned
 from lqd.rules.protocol import Rule, ready
 from lqd.tasks import without_descriptors
@@ -219,7 +217,9 @@ class Bench:
     def _about(self, name: str) -> dict[str, Any]:
         """What a piece depends on, besides the setting."""
         mark = without_descriptors.MARKS.get(name.partition("@")[2], "")
-        about: dict[str, Any] = {"rule": _fingerprint(self._rule(name)) + mark}
+        rule = self._rule(name)
+        known = rule.fingerprint() if isinstance(rule, Learned) else type(rule).__name__
+        about: dict[str, Any] = {"rule": known + mark}
         if name == FITTED:
             about["box"] = {"share": SHARE, "num_points": NUM_POINTS}
         also = self._also_compared(name)
@@ -288,18 +288,6 @@ def _alter(name: str) -> Callable | None:
     if kind and kind not in without_descriptors.KINDS:
         raise unknown("kind of descriptors", kind, without_descriptors.KINDS)
     return without_descriptors.KINDS.get(kind)
-
-
-def _fingerprint(rule: Rule) -> str:
-    """Changes with the weights of a learned rule, and with the version of what else its scores depend on."""
-    if not isinstance(rule, Learned):
-        return type(rule).__name__
-    digest = hashlib.sha256()
-    for name, array in sorted(flatten(rule.params).items()):
-        digest.update(name.encode() + array.tobytes())
-    if rule.architecture.recipe == 2:
-        digest.update(f"tie-break {recipe2.TIE_BREAK}".encode())
-    return digest.hexdigest()[:16]
 
 
 def _measured(state: loop.State, measured_with: tuple[Field, Any]) -> dict[str, Float[Array, " K"]]:

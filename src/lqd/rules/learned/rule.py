@@ -2,13 +2,15 @@
 
 import dataclasses
 import functools
+import hashlib
 from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from lqd.errors import InvalidInput
-from lqd.rules.learned import dispatch
+from lqd.io.files import flatten
+from lqd.rules.learned import dispatch, recipe2
 from lqd.rules.learned.layers import Params
 from lqd.rules.learned.network import Architecture, features, init_params
 from lqd.rules.protocol import arrays
@@ -32,6 +34,15 @@ class Learned:
         if forward.func is not dispatch.forward or self.packed is not None:
             return self
         return dataclasses.replace(self, packed=dispatch.pack(self.params, self.architecture.num_heads))
+
+    def fingerprint(self) -> str:
+        """Changes with the weights, and with the version of what else the scores depend on."""
+        digest = hashlib.sha256()
+        for name, array in sorted(flatten(self.params).items()):
+            digest.update(name.encode() + array.tobytes())
+        if self.architecture.recipe == 2:
+            digest.update(f"tie-break {recipe2.TIE_BREAK}".encode())
+        return digest.hexdigest()[:16]
 
     def check(self, descriptor_dim: int) -> None:
         """Recipe 1 has one weight column per descriptor dimension, and so is tied to their number; recipe 2 is not."""
