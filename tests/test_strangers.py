@@ -149,3 +149,46 @@ def test_a_piece_of_strangers_is_made_anew(tmp_path):
     for text in (DEEP, "{", "[]", '{"made": 1}', '{"made": {}, "setting": []}', '{"made": {"at": 1}, "setting": {}}'):
         write(tmp_path / "ga.safetensors", "piece", text)
         assert runner.Bench(setting, tmp_path)._read("ga", {}) is None
+
+
+def with_changed_settings(path, **changed):
+    """A state whose description says something else of its sizes, with a right checksum."""
+    arrays, description = files.read_arrays(path, "state")
+    description["settings"] |= changed
+    files.write_arrays(path, "state", arrays, description)
+
+
+@pytest.mark.parametrize(
+    "claimed",
+    [
+        {"population_size": 2**22},
+        {"population_size": 2**40},
+        {"archive_cells": 2**22},
+        {"dim": 2**30},
+        {"batch_size": 2**40},
+    ],
+)
+def test_a_small_state_that_claims_to_be_large(tmp_path, claimed):
+    search = lqd.AskTell(dim=2, population_size=4, batch_size=4, rule="ga", archive_cells=8, descriptor_bounds=(-9, 9))
+    x = search.ask()
+    search.tell(x, x[:, 0], x)
+    path = search.save(tmp_path / "state.safetensors")
+    lqd.AskTell.load(path)
+    with_changed_settings(path, **claimed)
+    begun = time.perf_counter()
+    with pytest.raises(InvalidInput, match=r"state\.safetensors"):
+        lqd.AskTell.load(path)
+    assert time.perf_counter() - begun < 2
+
+
+@pytest.mark.parametrize("name", ["num_layers", "num_features", "num_hidden", "num_heads", "descriptor_dim"])
+@pytest.mark.parametrize("size", [10**6, 10**10, 2**62])
+def test_weights_that_claim_to_be_many(tmp_path, name, size):
+    path = lqd.save_rule(tmp_path / "rule.safetensors", lqd.rule("lqd-untrained"))
+    arrays, description = files.read_arrays(path, "rule")
+    description["architecture"][name] = size
+    files.write_arrays(path, "rule", arrays, description)
+    begun = time.perf_counter()
+    with pytest.raises(InvalidInput, match=r"rule\.safetensors"):
+        lqd.load(str(path))
+    assert time.perf_counter() - begun < 2

@@ -26,13 +26,18 @@ def write(path, steps, **settings):
     return path.read_bytes()
 
 
+def without_sums(path):
+    """The text of a log without its last column."""
+    return "".join(f"{line.rpartition(',')[0]}\n" for line in path.read_text(encoding="utf-8").splitlines())
+
+
 def test_a_row_is_a_line_and_there_before_the_log_is_closed(tmp_path):
     with Log(tmp_path / "new" / "log.csv", COLUMNS) as log:
-        assert log.path.read_text() == "step,fitness,note\n"
+        assert without_sums(log.path) == "step,fitness,note\n"
         log.write({"note": 'a "b", c', "step": 1})
-        assert log.path.read_text() == 'step,fitness,note\n1,,"a ""b"", c"\n'
+        assert without_sums(log.path) == 'step,fitness,note\n1,,"a ""b"", c"\n'
         log.write({"step": 2, "fitness": None, "note": "µ"})
-        assert log.path.read_text(encoding="utf-8").endswith("2,,µ\n")
+        assert without_sums(log.path).endswith("2,,µ\n")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +57,7 @@ def test_a_row_is_a_line_and_there_before_the_log_is_closed(tmp_path):
 def test_numbers_are_written_as_short_as_exact(tmp_path, value, text):
     with Log(tmp_path / "log.csv", ("value", "other")) as log:
         log.write({"value": value})
-    assert log.path.read_text() == f"value,other\n{text},\n"
+    assert without_sums(log.path) == f"value,other\n{text},\n"
 
 
 def test_reads_back_what_was_written(tmp_path):
@@ -97,7 +102,7 @@ def test_a_row_without_the_counter_goes_with_the_row_before(tmp_path):
             log.write({"step": step})
             log.write({"note": f"after {step}"})
     Log(log.path, COLUMNS, resume_at=("step", 1)).close()
-    assert log.path.read_text() == "step,fitness,note\n1,,\n,,after 1\n"
+    assert without_sums(log.path) == "step,fitness,note\n1,,\n,,after 1\n"
 
 
 def test_other_columns_keep_the_rows_that_fit_by_name(tmp_path):
@@ -105,15 +110,18 @@ def test_other_columns_keep_the_rows_that_fit_by_name(tmp_path):
     path.write_text("step,gone,fitness\n1,a,0.5\n2,b,0.25\n3,")
     with Log(path, ("fitness", "step", "sigma"), resume_at=("step", 2)) as log:
         log.write({"step": 3, "sigma": 0.1})
-    assert path.read_text() == "fitness,step,sigma\n0.5,1,\n0.25,2,\n,3,0.1\n"
+    assert without_sums(path) == "fitness,step,sigma\n0.5,1,\n0.25,2,\n,3,0.1\n"
 
 
 def test_an_empty_file_and_one_with_windows_line_ends(tmp_path):
     path = tmp_path / "log.csv"
     path.touch()
-    assert write(path, []) == b"step,fitness,note\n"
+    assert write(path, []) == b"step,fitness,note,check\n"
     path.write_bytes(b"step,fitness,note\r\n1,2.0,x\r\n")
-    assert write(path, []) == b"step,fitness,note\n1,2.0,x\n"
+    whole = write(path, [])
+    assert without_sums(path) == "step,fitness,note\n1,2.0,x\n"
+    path.write_bytes(whole.replace(b"\n", b"\r\n"))
+    assert write(path, []) == whole
 
 
 def test_a_killed_process_loses_no_row_it_wrote(tmp_path):
@@ -127,6 +135,40 @@ def test_a_killed_process_loses_no_row_it_wrote(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "log.csv")], timeout=120)
     assert done.returncode == -signal.SIGKILL
     assert read(tmp_path / "log.csv")["step"].tolist() == list(range(100))
+
+
+ALTERED = {
+    "another number": lambda text: text.replace("0.5", "0.6", 1),
+    "another checksum": lambda text: text[:-2] + ("0" if text[-2] != "0" else "1") + "\n",
+    "a row less": lambda text: "".join(text.splitlines(keepends=True)[i] for i in (0, 1, 3)),
+    "two rows in another order": lambda text: "".join(text.splitlines(keepends=True)[i] for i in (0, 2, 1, 3)),
+    "another name in the header": lambda text: text.replace("fitness", "fitmess"),
+}
+
+
+@pytest.mark.parametrize("how", ALTERED)
+def test_a_log_that_was_altered_is_refused(tmp_path, how):
+    path = tmp_path / "log.csv"
+    with Log(path, COLUMNS) as log:
+        for step in range(3):
+            log.write({"step": step, "fitness": 0.5})
+    altered = ALTERED[how](path.read_text())
+    assert altered != path.read_text()
+    path.write_text(altered)
+    for use in (read, lambda path: Log(path, COLUMNS), lambda path: Log(path, COLUMNS, resume_at=("step", 1))):
+        with pytest.raises(Unreadable, match=r"log\.csv: line \d is not as it was written"):
+            use(path)
+    assert path.read_text() == altered
+
+
+def test_an_earlier_log_without_checksums_gets_them(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("step,fitness,note\n0,0.5,x\n")
+    assert read(path)["fitness"].tolist() == [0.5]
+    write(path, [1])
+    assert path.read_text().splitlines()[0] == "step,fitness,note,check"
+    assert read(path)["step"].tolist() == [0, 1]
+    assert "check" not in read(path)
 
 
 FOREIGN = {
@@ -156,7 +198,7 @@ def test_reading_what_is_not_there(tmp_path):
         read(tmp_path / "log.csv")
 
 
-@pytest.mark.parametrize("columns", [(), "step", ("a", "a"), ("a", ""), ("a\nb",), (1,)])
+@pytest.mark.parametrize("columns", [(), "step", ("a", "a"), ("a", ""), ("a\nb",), (1,), ("a", "check")])
 def test_bad_columns(tmp_path, columns):
     with pytest.raises(InvalidInput, match="columns must be one or more different names"):
         Log(tmp_path / "log.csv", columns)
@@ -172,7 +214,7 @@ def test_bad_rows_write_nothing(tmp_path):
             log.write({"fitness": 1j})
         with pytest.raises(InvalidInput, match="note: text in a log must be one line"):
             log.write({"note": "a\nb"})
-    assert log.path.read_text() == "step,fitness,note\n"
+    assert without_sums(log.path) == "step,fitness,note\n"
     with pytest.raises(InvalidInput, match="unknown column of resume_at 'generation'"):
         Log(tmp_path / "log.csv", COLUMNS, resume_at=("generation", 1))
 

@@ -94,7 +94,9 @@ def saved(folder):
 def log_of(folder):
     """Rows without what the clock says."""
     with (folder / "log.csv").open(newline="") as file:
-        return [{k: v for k, v in row.items() if k not in ("time_s", "seconds")} for row in csv.DictReader(file)]
+        return [
+            {k: v for k, v in row.items() if k not in ("time_s", "seconds", "check")} for row in csv.DictReader(file)
+        ]
 
 
 def assert_same_arrays(one, other, only=""):
@@ -329,6 +331,18 @@ def test_a_run_killed_ten_times_is_the_undisturbed_run(longer, tmp_path, lqd_tra
         finished(process)
     assert hits > 5
     assert_same_run(tmp_path / "run", longer)
+
+
+@pytest.mark.parametrize("left", [None, b"", b"not a rule", "last.safetensors"])
+def test_a_lost_rule_is_written_again(whole, copy, left):
+    best = copy / "rule.safetensors"
+    before = weights(best)
+    best.unlink()
+    if left is not None:
+        best.write_bytes((copy / left).read_bytes() if isinstance(left, str) else left)
+    train(out=copy, resume=True)
+    np.testing.assert_array_equal(weights(best), before)
+    assert_same_run(whole, copy)
 
 
 def test_damaged_states_cost_a_few_steps_and_nothing_else(whole, copy):

@@ -94,7 +94,7 @@ def test_a_figure_whose_results_are_missing_says_what_to_run(tmp_path):
     with pytest.raises(InvalidInput, match=r"no results for 'grid': lqd bench --suite grid"):
         draw.draw("grid", folder)
     (folder / "results.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(Unreadable, match=r"Parquet files cannot be read"):
+    with pytest.raises(Unreadable, match=r"results\.parquet: cannot be read"):
         draw.draw("robots", folder)
 
 

@@ -317,4 +317,6 @@ def write(results: Results, out: pathlib.Path) -> None:
     for name, frame in (("results", results.rows()), ("history", results.history())):
         floats = frame.select_dtypes("float64").columns
         frame = frame.astype(dict.fromkeys(floats, "float32"))
-        write_bytes(out / f"{name}.parquet", frame.to_parquet(index=False, compression="zstd"))
+        write_bytes(
+            out / f"{name}.parquet", frame.to_parquet(index=False, compression="zstd", write_page_checksum=True)
+        )

@@ -11,10 +11,11 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import tyro
 
+from lqd.bench.results import Folder
 from lqd.cli import console, run
 from lqd.errors import InvalidInput, Unreadable
-from lqd.io import manifest
-from lqd.io.files import read_arrays
+from lqd.io import manifest, records
+from lqd.io.files import read_arrays, understood
 from lqd.meta import config as configs
 from lqd.meta import train
 from lqd.tasks.bbob import instances
@@ -68,19 +69,23 @@ def rerun(given: pathlib.Path, out: pathlib.Path | None = None, quiet: bool = Fa
     out = out or path.parent.with_name(f"{path.parent.name}-again")
     if out.exists() and any(out.iterdir()):
         raise InvalidInput(f"--out {out} is not empty; give another folder.")
-    if content.get("command") == "run":
-        pairs = _run(content, path.parent, out, quiet)
-    elif "suites" in content:
-        pairs = _bench(content, path.parent, out, quiet)
-    elif "config" in content and "num_meta_generations" in content:
-        pairs = _train(content, path.parent, out, quiet)
-    else:
-        raise Unreadable(f"{path}: not a manifest of lqd run or lqd bench, nor the card of a training run.")
+    with understood(path):  # all that is read of it, before anything runs
+        circumstances = _circumstances(content)
+        if content.get("command") == "run":
+            pairs = _run(_run_of(content, path.parent, out, quiet), path.parent)
+        elif "suites" in content:
+            seeds = records.value_of(int | None, content.get("num_seeds"), "num_seeds")
+            pairs = _bench(Folder(path.parent), seeds, out, quiet)
+        elif "config" in content and "num_meta_generations" in content:
+            num_done = records.value_of(int, content["num_meta_generations"], "num_meta_generations")
+            pairs = _train(configs.shortened(configs.from_dict(content["config"]), num_done), path.parent, out, quiet)
+        else:
+            raise Unreadable(f"{path}: not a manifest of lqd run or lqd bench, nor the card of a training run.")
     num, differences = 0, []
     for name, before, after in pairs:
         num += sum(np.size(values) for values in before.values())
         differences += _compare(name, before, after)
-    return Comparison(out, num, differences, _circumstances(content))
+    return Comparison(out, num, differences, circumstances)
 
 
 def _find(given: pathlib.Path) -> pathlib.Path:
@@ -91,14 +96,12 @@ def _find(given: pathlib.Path) -> pathlib.Path:
     return found
 
 
-def _run(content, folder: pathlib.Path, out: pathlib.Path, quiet: bool):
-    """A run that ended early is repeated as far as it came."""
-    reached = content["num_evaluations"][0] if content["stopped_by"] else content["config"]["num_evaluations"]
-    changed = {"out": out, "num_evaluations": reached, "time_limit_s": None, "quiet": quiet}
-    try:
-        config = run.Run(**content["config"] | changed)
-    except TypeError as error:
-        raise Unreadable(f"{folder}: its manifest has other settings than this version of lqd ({error}).") from error
+def _run_of(content: dict[str, Any], folder: pathlib.Path, out: pathlib.Path, quiet: bool) -> run.Run:
+    """The command of a run; one that ended early is repeated as far as it came."""
+    config = records.read(run.Run, content["config"])
+    reached = config.num_evaluations
+    if content["stopped_by"]:
+        reached = records.value_of(list[int], content["num_evaluations"], "num_evaluations")[0]
     version = content.get("instances", 1)  # before there were others, manifests did not say
     if run.is_function(config.task) and version != instances.VERSION:
         raise InvalidInput(
@@ -106,27 +109,29 @@ def _run(content, folder: pathlib.Path, out: pathlib.Path, quiet: bool):
             f"{version} of the instances; this lqd has version {instances.VERSION}, another landscape under the same "
             f"number). Run it again with the lqd that made it: commit {content.get('commit')}."
         )
+    return dataclasses.replace(config, out=out, num_evaluations=reached, time_limit_s=None, quiet=quiet)
+
+
+def _run(config: run.Run, folder: pathlib.Path):
     config.main()
     for i in range(config.num_seeds):
         name = f"result_{config.seed + i}.safetensors"
-        yield (name, *(_arrays(one / name, "result") for one in (folder, out)))
+        yield (name, *(_arrays(one / name, "result") for one in (folder, config.out)))
 
 
-def _bench(content, folder: pathlib.Path, out: pathlib.Path, quiet: bool):
+def _bench(before: Folder, num_seeds: int | None, out: pathlib.Path, quiet: bool):
     from lqd.bench import suites
-    from lqd.bench.results import Folder
 
     with console.pieces_bar(quiet) as progress:
-        for suite in content["suites"]:
-            suites.run(suite, content["preset"], out, progress, content["num_seeds"])
-    before, after = Folder(folder), Folder(out)
-    for part, found in content["parts"].items():
+        for suite in before.manifest["suites"]:
+            suites.run(suite, before.manifest["preset"], out, progress, num_seeds)
+    after = Folder(out)
+    for part, found in before.parts.items():
         for rule in found["rules"]:
             yield f"{part}: {rule}", before.table(part, rule), after.table(part, rule)
 
 
-def _train(content, folder: pathlib.Path, out: pathlib.Path, quiet: bool):
-    config = configs.shortened(configs.from_dict(content["config"]), content["num_meta_generations"])
+def _train(config: configs.Config, folder: pathlib.Path, out: pathlib.Path, quiet: bool):
     train.again(config, out, quiet)
     for name in ("rule.safetensors", "last.safetensors"):
         yield (name, *(_arrays(one / name, "rule") for one in (folder, out)))

@@ -72,9 +72,10 @@ class Run:
         """What is in the folder is left alone, or if it is ours removed when that is asked for."""
         if (out / "manifest.json").exists() and not _is_manifest(out / "manifest.json"):
             raise InvalidInput(f"--out {out}: its manifest.json is not of a run of lqd run; give another folder.")
-        for seed in range(self.seed, self.seed + self.num_seeds):
-            path = out / f"result_{seed}.safetensors"
-            if path.exists() and not _is_result(path):
+        for path in _results_in(out):
+            if int(path.stem[len("result_") :]) in range(self.seed, self.seed + self.num_seeds) and not _is_result(
+                path
+            ):
                 raise InvalidInput(f"--out {out}: its {path.name} is not a result of lqd run; give another folder.")
         left = _left_in(out)
         if left and not self.overwrite:
@@ -107,9 +108,13 @@ def _left_in(out: pathlib.Path) -> list[pathlib.Path]:
     """What an earlier run and `lqd show` wrote to a folder, the manifest first: without it nothing looks complete."""
     names = ("manifest.json", "metrics.csv", "population.csv", "picture.png", "show/index.html")
     pages = [path for path in (out / "show").glob("policy_*.html") if path.stem.removeprefix("policy_").isdecimal()]
-    results = [path for path in out.glob("result_*.safetensors") if path.stem.removeprefix("result_").isdecimal()]
-    found = [*(out / name for name in names), *sorted(pages), *sorted(filter(_is_result, results))]
+    found = [*(out / name for name in names), *sorted(pages), *sorted(filter(_is_result, _results_in(out)))]
     return [path for path in found if path.is_file()]
+
+
+def _results_in(out: pathlib.Path) -> list[pathlib.Path]:
+    """Files that are called like results."""
+    return [path for path in out.glob("result_*.safetensors") if path.stem.removeprefix("result_").isdecimal()]
 
 
 def _is_result(path: pathlib.Path) -> bool:

@@ -111,8 +111,10 @@ def understood(path: PathLike):
     """What goes wrong in here is the file's fault: whole, but not what its kind should hold."""
     try:
         yield
-    except InvalidInput:
-        raise
+    except InvalidInput as error:
+        if str(path) in str(error):
+            raise
+        raise Unreadable(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise Unreadable(f"{path}: its content is not that of its kind ({error!r:.200}).") from error
 

@@ -13,6 +13,7 @@ from lqd import checks
 from lqd.errors import InvalidInput, unknown
 from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
 from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA, IsoLine
+from lqd.io import records
 from lqd.meta import strategy as strategies
 from lqd.meta.imitation.settings import Imitation
 from lqd.meta.imitation.teachers import TEACHERS
@@ -172,20 +173,8 @@ def shortened(config: Config, num_meta_generations: int) -> Config:
 
 def from_dict(content: dict[str, Any]) -> Config:
     """What `to_dict` made, after a passage through JSON."""
-    content = dict(content)
-    distribution = dict(content["distribution"])
-    distribution["functions"] = tuple(distribution["functions"])
-    return Config(
-        **content
-        | {
-            "stages": tuple(Stage(**stage) for stage in content["stages"]),
-            "objective": Objective(**content["objective"]),
-            "imitation": Imitation(**content["imitation"] | {"functions": distribution["functions"]}),
-            "architecture": Architecture(**content["architecture"]),
-            "distribution": Distribution(**distribution),
-            "validation": Validation(**content["validation"]),
-        }
-    )
+    imitation = content["imitation"] | {"functions": content["distribution"]["functions"]}
+    return records.read(Config, content | {"imitation": imitation})
 
 
 def differences(old: Config, new: Config, num_done: int) -> list[str]:

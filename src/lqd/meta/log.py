@@ -5,6 +5,8 @@ Conventions:
 - the first column counts (steps, meta-generations): it is the horizontal axis of TensorBoard and Weights & Biases;
 - a row is one line, handed to the operating system before `write` returns, so a killed run loses at most the row it
   was writing; a line that does not end was never whole, and is dropped when the log is next opened;
+- the last column is a checksum of the row and of all before it: a log that was altered, or lost a row, is refused.
+  Logs of earlier versions do not have it; they get it when they are next written to;
 - opening appends. With `resume_at=("step", 400)` what came after step 400 is dropped first, so a run that was killed
   and resumed from its checkpoint leaves the same rows as an undisturbed one; `("step", -1)` starts over.
 
@@ -15,6 +17,7 @@ import contextlib
 import csv
 import io
 import pathlib
+import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
 Value = Any  # None, text, or one number of Python, NumPy or JAX
 Rows = list[list[str]]
+CHECK = "check"  # the column of checksums
 
 
 class Log:
@@ -50,7 +54,7 @@ class Log:
             None if tensorboard is None else installed("tensorboardX", "tensorboard", "tensorboard=...")
         )  # before any file changes
         service = None if wandb is None else installed("wandb", "wandb", "wandb=...")
-        _restore(self.path, self.columns, resume_at)
+        self._sum = _restore(self.path, self.columns, resume_at)
         self._tensorboard = self._wandb = None
         if board is not None:
             purge = resume_at[1] + 1 if resume_at is not None and resume_at[0] == self.columns[0] else None
@@ -66,8 +70,9 @@ class Log:
             if name not in self.columns:
                 raise unknown("column", name, self.columns)
         plain = {name: _plain(name, value) for name, value in row.items() if value is not None}
+        line, self._sum = _summed([str(plain.get(name, "")) for name in self.columns], self._sum)
         try:
-            self._file.write(_line([str(plain.get(name, "")) for name in self.columns]))
+            self._file.write(line)
             self._file.flush()
         except OSError as error:
             raise Unwritable(self.path, error) from error
@@ -105,14 +110,15 @@ def read(path: PathLike) -> "pandas.DataFrame":
     """The whole rows, also of a log that is being written; an empty cell is NaN."""
     import pandas as pd
 
-    text = _whole_lines(pathlib.Path(path))
-    if not text:
+    if not _whole_lines(pathlib.Path(path)):
         raise Unreadable(f"{path}: it has no header, so it is not a log.")
+    text = "".join(map(_line, _rows(pathlib.Path(path))))
     return pd.read_csv(io.StringIO(text), keep_default_na=False, na_values=["", "nan"])
 
 
-def _restore(path: pathlib.Path, columns: tuple[str, ...], resume_at: tuple[str, int] | None) -> None:
-    """Makes the file one with these columns and whole rows up to `resume_at`; a new one where there is none."""
+def _restore(path: pathlib.Path, columns: tuple[str, ...], resume_at: tuple[str, int] | None) -> int:
+    """Makes the file one with these columns and whole rows up to `resume_at`; a new one where there is none. Returns
+    the checksum of all that is in it."""
     header, *rows = _rows(path) if path.exists() and path.stat().st_size else [list(columns)]
     if not set(header) & set(columns):
         raise Unreadable(f"{path}: not this log: its header is {header}, expected {list(columns)}. Move it away.")
@@ -120,9 +126,15 @@ def _restore(path: pathlib.Path, columns: tuple[str, ...], resume_at: tuple[str,
         rows = _until(path, header, rows, *resume_at)
     place = {name: header.index(name) for name in columns if name in header}
     kept = [[row[place[name]] if name in place else "" for name in columns] for row in rows]
-    content = "".join(map(_line, [list(columns), *kept])).encode()
+    text = _line([*columns, CHECK])
+    sum_of_all = zlib.crc32(text.encode())
+    for cells in kept:
+        line, sum_of_all = _summed(cells, sum_of_all)
+        text += line
+    content = text.encode()
     if not path.exists() or path.read_bytes() != content:
         write_bytes(path, content)
+    return sum_of_all
 
 
 def _until(path: pathlib.Path, header: list[str], rows: Rows, counter: str, last: int) -> Rows:
@@ -141,7 +153,7 @@ def _until(path: pathlib.Path, header: list[str], rows: Rows, counter: str, last
 
 
 def _rows(path: pathlib.Path) -> Rows:
-    """The header and every row, as many cells in each; an empty header where no line is whole."""
+    """The header and every row, without checksums, which are checked; an empty header where no line is whole."""
     try:
         rows = list(csv.reader(io.StringIO(_whole_lines(path), newline=""))) or [[]]
     except csv.Error as error:
@@ -151,7 +163,19 @@ def _rows(path: pathlib.Path) -> Rows:
             raise Unreadable(
                 f"{path}: line {number} has {len(row)} cells, the header {len(rows[0])}. Mend or remove it."
             )
-    return rows
+    return _without_sums(path, rows) if rows[0] and rows[0][-1] == CHECK else rows
+
+
+def _without_sums(path: pathlib.Path, rows: Rows) -> Rows:
+    sum_of_all = zlib.crc32(_line(rows[0]).encode())
+    for number, row in enumerate(rows[1:], 2):
+        line, sum_of_all = _summed(row[:-1], sum_of_all)
+        if line != _line(row):
+            raise Unreadable(
+                f"{path}: line {number} is not as it was written, or one before it is missing: its checksum does not "
+                f"match. Put a copy back, or move it away: then a new log begins."
+            )
+    return [row[:-1] for row in rows]
 
 
 def _whole_lines(path: pathlib.Path) -> str:
@@ -165,9 +189,11 @@ def _whole_lines(path: pathlib.Path) -> str:
 
 def _checked(columns: tuple[str, ...]) -> tuple[str, ...]:
     names = tuple(columns)
-    good = all(isinstance(name, str) and name and "\n" not in name and "\r" not in name for name in names)
-    if isinstance(columns, str) or not names or not good or len(set(names)) != len(names):
-        raise InvalidInput(f"columns must be one or more different names, got {columns!r}.")
+    good = all(
+        isinstance(name, str) and name not in ("", CHECK) and "\n" not in name and "\r" not in name for name in names
+    )
+    if isinstance(columns, str) or not names or not good or len({*names, CHECK}) != len(names) + 1:
+        raise InvalidInput(f"columns must be one or more different names, none of them {CHECK!r}, got {columns!r}.")
     return names
 
 
@@ -181,6 +207,12 @@ def _plain(name: str, value: Value) -> Any:
     if array.ndim or not is_real(array.dtype):
         raise InvalidInput(f"{name} must be one number, a text or None, got {value!r}.")
     return array[()]
+
+
+def _summed(cells: list[str], sum_of_all: int) -> tuple[str, int]:
+    """A row with its checksum, and what the next one goes on from."""
+    sum_of_all = zlib.crc32(_line(cells).encode(), sum_of_all)
+    return _line([*cells, f"{sum_of_all:08x}"]), sum_of_all
 
 
 def _line(cells: list[str]) -> str:

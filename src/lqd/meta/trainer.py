@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from lqd.errors import Unreadable
 from lqd.evolution import compile_time
 from lqd.io import files, manifest
 from lqd.io.throttle import Throttle
@@ -34,6 +35,7 @@ from lqd.rules import trained
 from lqd.rules.learned.rule import Learned
 
 SAVE_EVERY_S = 30.0
+RULE = "rule.safetensors"  # the best one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,6 +123,8 @@ class _Trainer:
         return self.notes["time_s"] + time.perf_counter() - self.begun
 
     def run(self) -> Outcome:
+        if self.leads and "best" in self.arrays and not self._has_rule():
+            self._write_rule(RULE, self.arrays["best"])
         with self.compiling:
             if self.config.num_rounds > self.num_rounds:
                 self._imitate()
@@ -216,7 +220,7 @@ class _Trainer:
             self.arrays["best"] = flat
             self.notes |= {"best_score": verdict.score, "best_meta_generation": self.num_done}
             self.notes["best_validation"] = run_record.summary(verdict) | found
-            self._write_rule("rule.safetensors", flat)
+            self._write_rule(RULE, flat)
         self.notes["last_score"] = verdict.score
         self.notes["last_gain"] = found
         row = {"score": verdict.score, "best_score": self.notes["best_score"]}
@@ -264,6 +268,14 @@ class _Trainer:
     def _write_rule(self, name: str, flat: np.ndarray) -> None:
         rule = generation.rule_from(jax.numpy.asarray(flat), self.config.architecture)
         trained.save_rule(self.store.folder / name, rule, run_record.card(self.config, self._notes(), self.num_done))
+
+    def _has_rule(self) -> bool:
+        """Whether the best rule's file is there and whole: it may have been lost since the state was saved."""
+        try:
+            found = np.asarray(generation.flat_from(trained.read(self.store.folder / RULE)))
+        except Unreadable:
+            return False
+        return np.array_equal(found, self.arrays["best"])
 
     def _outcome(self) -> Outcome:
         """What is there now: the best rule, or while an imitation goes on the one it has come to."""

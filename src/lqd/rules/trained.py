@@ -49,6 +49,10 @@ def learned_from(arrays: Mapping[str, np.ndarray], architecture: Any, path: Path
         architecture = Architecture(**architecture)
     except (TypeError, ValueError) as error:
         raise Unreadable(f"{path}: its architecture cannot be read ({error}).") from error
+    num_weights = sum(array.size for array in arrays.values())
+    for name, size in dataclasses.asdict(architecture).items():
+        if size > num_weights:  # told before shapes of that size are worked out
+            raise Unreadable(f"{path}: {name} is {size}, and the file holds {num_weights} weights in all.")
     expected = jax.eval_shape(lambda: init_params(jax.random.key(0), architecture))
     leaves, structure = jax.tree_util.tree_flatten_with_path(expected)
     shapes = {".".join(entry.key for entry in where): leaf for where, leaf in leaves}

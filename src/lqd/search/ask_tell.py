@@ -272,6 +272,7 @@ class AskTell:
     @classmethod
     def _from(cls, saved: Saved, path, rule, reproduction) -> "AskTell":
         settings = dict(saved.description["settings"])
+        saved.check_sizes()
         if rule is None:
             rule = saved.rule()
             if rule is None:

@@ -80,6 +80,17 @@ class Saved:
                 f"checkpoint {self.path} holds another run; it differs in {'; '.join(different)}. Give another folder."
             )
 
+    def check_sizes(self) -> None:
+        """An error if the settings claim other sizes than the arrays have, before anything of that size is made."""
+        settings = self.description["settings"]
+        for part, size in (("population", "population_size"), ("archive.elites", "archive_cells")):
+            x = self.arrays.get(f"state.{part}.x")
+            if x is not None and x.shape != (1, settings[size], settings["dim"]):
+                raise Unreadable(
+                    f"{self.path}: its arrays do not fit its settings: {size} is {settings[size]!r:.80} and dim "
+                    f"{settings['dim']!r:.80}, but {part} has shape {x.shape[1:]}."
+                )
+
     def check_instance(self, task: Landscape) -> None:
         """An error if the kept solutions have other descriptors on this landscape: then they are of another one."""
         if "state.population.x" not in self.arrays:

@@ -20,7 +20,7 @@ from lqd.bench.results import Folder
 from lqd.bench.verdicts import counts, verdicts
 from lqd.io import manifest
 from lqd.io.files import flatten, write_bytes
-from lqd.report import draw
+from lqd.report import draw, template
 from lqd.rules import catalogue, trained
 
 HERE = importlib.resources.files("lqd") / "report" / "page"
@@ -75,10 +75,7 @@ def page(folder: Folder, figures: dict[str, draw.Picture] | None = None) -> str:
         "caveat": f'<p class="caveat">{html.escape(folder.caveat)}</p>' if folder.caveat else "",
         "figures": "\n".join(_figure(name, picture) for name, picture in figures.items()),
     }
-    text = (HERE / "page.html").read_text(encoding="utf-8")
-    for name, value in parts.items():
-        text = text.replace(f"{{{{{name}}}}}", value)
-    return text
+    return template.fill((HERE / "page.html").read_text(encoding="utf-8"), parts)
 
 
 def _hash(text: str) -> str:

@@ -22,7 +22,7 @@ from lqd.checks import whole
 from lqd.errors import InvalidInput
 from lqd.io import manifest
 from lqd.io.files import understood, write_bytes
-from lqd.report import run_figures
+from lqd.report import run_figures, template
 from lqd.search.result import Elites, Result
 from lqd.tasks.brax import ROBOTS, RobotTask, act, contacts, leniently
 
@@ -181,9 +181,5 @@ def _map(result: Result, chosen: list[int], task: RobotTask):
 def page(title: str, movements: list[dict[str, Any]], picture: bytes) -> str:
     """One file that needs nothing else."""
     data = json.dumps(movements).replace("<", "\\u003c")  # no tag can end the script
-    return (
-        TEMPLATE.read_text(encoding="utf-8")
-        .replace("{{title}}", html.escape(title))
-        .replace("{{map}}", base64.b64encode(picture).decode())
-        .replace("{{movements}}", data)
-    )
+    parts = {"title": html.escape(title), "map": base64.b64encode(picture).decode(), "movements": data}
+    return template.fill(TEMPLATE.read_text(encoding="utf-8"), parts)
