@@ -4,6 +4,7 @@ Its fields are the flags, its docstring is the help, its `main` is what it does.
 needed for `lqd --help`, such as Matplotlib and pandas, is imported where it is used.
 """
 
+import io
 import os
 import pathlib
 import sys
@@ -64,17 +65,44 @@ def parse(args: list[str] | None = None) -> Command:
 
 def main(args: list[str] | None = None) -> None:
     """Entry point; bad input ends with one line on stderr and status 2."""
-    command = parse(args)
-    _keep_compiled_programs()
+    say_anything()
     try:
+        command = parse(args)
+        _keep_compiled_programs()
         command.main()
         sys.stdout.flush()
     except InvalidInput as error:
-        print(f"lqd: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+        raise _end(error, 2) from None
     except KeyboardInterrupt as error:
-        print(f"lqd: {error or 'interrupted'}", file=sys.stderr)
-        raise SystemExit(130) from None
+        raise _end(error or "interrupted", 130) from None
     except BrokenPipeError:  # `lqd rules | head`: whoever reads has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         raise SystemExit(141) from None
+    except OSError as error:
+        if error.filename is None:  # no file of ours: what was found is kept, only telling it failed
+            _forget_output()
+            raise _end(f"the output cannot be written ({error.strerror or error}).", 1) from None
+        raise _end(f"{_shown(error.filename)}: {error.strerror or error}.", 2) from None
+
+
+def say_anything() -> None:
+    """A file may be called by bytes that are no text; a message about it can be written all the same."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _end(message: object, status: int) -> SystemExit:
+    print(f"lqd: {message}", file=sys.stderr)
+    return SystemExit(status)
+
+
+def _shown(path: object) -> str:
+    """A path for people; of a very long one, both ends."""
+    text = os.fsdecode(path) if isinstance(path, bytes | os.PathLike) else str(path)
+    return text if len(text) <= 200 else f"{text[:80]}...{text[-80:]}"
+
+
+def _forget_output() -> None:
+    """Nothing more is written to stdout, also when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

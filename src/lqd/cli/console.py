@@ -4,6 +4,8 @@ import contextlib
 import sys
 from collections.abc import Sequence
 
+from lqd.io import terminal
+
 
 @contextlib.contextmanager
 def pieces_bar(quiet: bool):
@@ -11,10 +13,7 @@ def pieces_bar(quiet: bool):
     if quiet:
         yield lambda label, done, total: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-    with Progress(*columns) as progress:
+    with terminal.progress("bar", "count", "{task.description}", "left") as progress:
         bar = progress.add_task("", total=None)
         yield lambda label, done, total: progress.update(bar, description=label, completed=done, total=total)
 
@@ -23,10 +22,11 @@ def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """Rows of text on the terminal."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     made = Table(*header, box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*map(Text, row))
     Console(width=None if sys.stdout.isatty() else 200).print(made)
 
 
@@ -36,9 +36,6 @@ def generations_bar(label: str, num_generations: int, quiet: bool):
     if quiet:
         yield lambda generation: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("generations"))
-    with Progress(*columns, TimeRemainingColumn(), transient=False) as progress:
+    with terminal.progress("{task.description}", "bar", "count", "generations", "left") as progress:
         bar = progress.add_task(label, total=num_generations)
         yield lambda generation: progress.update(bar, completed=generation)

@@ -6,7 +6,7 @@ import time
 
 from lqd import tasks
 from lqd.cli import seeds
-from lqd.errors import Interrupted, unknown
+from lqd.errors import Interrupted, InvalidInput, unknown
 from lqd.rules import catalogue
 from lqd.search.result import Result
 from lqd.search.settings import Settings
@@ -37,6 +37,9 @@ class Demo:
         for name in self.rules:
             if name not in catalogue.RULES:
                 raise unknown("rule", name, catalogue.RULES)
+            if self.rules.count(name) > 1:
+                raise InvalidInput(f"--rules: {name!r} is given {self.rules.count(name)} times; once is enough.")
+        self.out.mkdir(parents=True, exist_ok=True)  # told now, not when the first rule has run
         evaluations = f"{self.num_evaluations:,} evaluations"
         print(f"{tasks.summary(self.task)}.\n{evaluations} for each of {len(self.rules)} rules.\n")
         anchors = seeds.anchors_of(task, self.num_evaluations)

@@ -9,6 +9,7 @@ from typing import Any
 
 from lqd import checks
 from lqd.errors import InvalidInput, unknown
+from lqd.io import terminal
 from lqd.meta import config as configs
 from lqd.meta import initial_weights, presets, trainer
 from lqd.meta.config import Config
@@ -186,12 +187,7 @@ def _display(config: Config, saved: Saved | None, quiet: bool) -> Iterator[Calla
     if quiet:
         yield None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    facts = TextColumn("{task.fields[facts]}")
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), facts, TimeRemainingColumn()
-    ) as bars:
+    with terminal.progress("{task.description}", "bar", "count", "{task.fields[facts]}", "left") as bars:
         totals = {"imitation": config.num_rounds, "evolution": config.num_meta_generations}
         done = {"imitation": saved.num_rounds, "evolution": saved.num_meta_generations} if saved else {}
         names = {"imitation": f"imitating {config.init}", "evolution": f"evolving for {config.objective.name}"}

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from lqd import statistics
 from lqd.bench.results import Folder
 from lqd.report.landscape_figures import landscape
-from lqd.report.style import COLOURS, MARKERS, legend, note, plain_numbers, tidy, title
+from lqd.report.style import COLOURS, MARKERS, legend, literal, note, plain_numbers, tidy, title
 from lqd.rules.catalogue import FITTED, SHORT
 from lqd.tasks.brax import ROBOTS
 
@@ -85,7 +85,7 @@ def pareto(folder: "Folder") -> Figure:
 
 def _bars(folder: "Folder", part: str, suite: str, per_row: int) -> Figure:
     rules = [rule for rule in _rules(folder, part, suite) if rule != "random"]
-    names = [function for function, _ in folder.columns(part)]
+    names = [literal(function) for function, _ in folder.columns(part)]
     rows = [range(i, min(i + per_row, len(names))) for i in range(0, len(names), per_row)]
     figure = Figure(figsize=(11, 2.1 * len(MEASURES) * len(rows) + 0.7), layout="constrained")
     axes = figure.subplots(len(MEASURES) * len(rows), 1, squeeze=False)[:, 0]
@@ -152,7 +152,7 @@ def grid(folder: "Folder") -> Figure:
             dark = abs(logs[o, i, n, d]) > 0.6 * limit
             ax.text(d, n, f"{100 * wins[o, i, n, d]:.0f}", ha="center", va="center", fontsize=8,
                     color="white" if dark else "black")  # fmt: skip
-        ax.set_title(functions[i].replace("_", " "), fontsize=9)
+        ax.set_title(literal(functions[i].replace("_", " ")), fontsize=9)
         ax.set_xticks(range(len(dims)), dims)
         ax.set_yticks(range(len(parts)), list(parts))
         ax.set_xlabel("dimension")

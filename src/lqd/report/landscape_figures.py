@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lqd.bench.results import Folder
-from lqd.report.style import footer
+from lqd.report.style import footer, literal
 from lqd.rules.catalogue import LEARNED, SHORT
 
 
@@ -62,7 +62,7 @@ def animation(folder: "Folder", rules: Sequence[str] = LEARNED) -> bytes:
             points.set_clim(np.quantile(fitness, 0.05), fitness.max())
             ax.set_title(SHORT[rule], fontsize=9)
         figure.colorbar(image, ax=figure.axes[: len(rules)], shrink=0.8).set_label("share outranked", fontsize=8)
-        said = f"{folder.caveat}Rastrigin, generation {generation}; bright: where a newcomer would survive"
+        said = f"{literal(folder.caveat)}Rastrigin, generation {generation}; bright: where a newcomer would survive"
         figure.supxlabel(said, fontsize=8, color="#B22222" if folder.caveat else "#555555")
         canvas.draw()
         frames.append(Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").quantize(128))

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from lqd.report.style import tidy
+from lqd.report.style import literal, tidy
 from lqd.rules import catalogue
 from lqd.search.result import Elites, Result
 
@@ -63,7 +63,7 @@ def result(outcome: "Result") -> Figure:
     right.set(xlabel="evaluations", ylabel="mean novelty")
     for ax in (middle, right):
         tidy(ax)
-    middle.set_title(f"rule {outcome.info.get('rule')}", fontsize=9)
+    middle.set_title(literal(f"rule {outcome.info.get('rule')}"), fontsize=9)
     return figure
 
 

@@ -46,6 +46,11 @@ def tidy(ax) -> None:
     ax.tick_params(labelsize=8)
 
 
+def literal(name: str) -> str:
+    """A name that may be anybody's, to be drawn as it is: no formula, and no byte that is not text."""
+    return name.encode("utf-8", "backslashreplace").decode().replace("$", r"\$")
+
+
 def save(figure: Figure, path) -> None:
     """Atomically, in the format of the path's ending."""
     path = pathlib.Path(path)
@@ -81,7 +86,7 @@ def plain_numbers(axis) -> None:
 
 
 def footer(figure: Figure, folder: "Folder", text: str) -> None:
-    lines = textwrap.wrap(folder.caveat + text, int(figure.get_figwidth() * 19))
+    lines = textwrap.wrap(literal(folder.caveat + text), int(figure.get_figwidth() * 19))
     figure.supxlabel("\n".join(lines), fontsize=7, color="#B22222" if folder.caveat else "#555555")
 
 
@@ -109,4 +114,4 @@ def _size(setting: dict[str, Any]) -> str:
 
 def title(part: str) -> str:
     names = {"train": "training functions", "ood": "never trained on"}
-    return names.get(part) or re.sub(r"-(\w+)$", r" (\1)", part)
+    return names.get(part) or literal(re.sub(r"-(\w+)$", r" (\1)", part))

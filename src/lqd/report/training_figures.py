@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from lqd import statistics
 from lqd.meta.validation import PANEL
-from lqd.report.style import COLOURS, plain_numbers, tidy
+from lqd.report.style import COLOURS, literal, plain_numbers, tidy
 from lqd.rules import catalogue
 
 
@@ -105,7 +105,7 @@ def learning(courses: Mapping[str, Course], until: int) -> Figure:
         middle, low, high = course.at(steps)
         is_seen = steps <= course.step.max()
         ax.plot(course.step, course.score, "o", ms=3, color=colour)
-        ax.plot(steps[is_seen], middle[is_seen], color=colour, lw=1.3, label=name)
+        ax.plot(steps[is_seen], middle[is_seen], color=colour, lw=1.3, label=literal(name))
         ax.plot(steps[~is_seen], middle[~is_seen], color=colour, lw=1.3, ls="--")
         ax.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
     ax.set(xscale="log", xlabel="meta-generations", ylabel="held-out tasks won", ylim=(0, 1))

@@ -1,0 +1,44 @@
+"""Progress bars. Whatever they say is text; one that cannot be written never ends the work that it is about."""
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+
+class _Lenient:
+    """A stream of which failing writes are ignored: the disk behind it is full, or nobody reads."""
+
+    def __init__(self, stream: Any):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except (OSError, ValueError):
+            return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    return Console(file=_Lenient(sys.stdout))
+
+
+def progress(*columns: str) -> "Progress":
+    """Bars with these columns: "bar", "count", "left" (the time), or a format such as "{task.description}"."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    kinds = {"bar": BarColumn, "count": MofNCompleteColumn, "left": TimeRemainingColumn}
+    made = [kinds[column]() if column in kinds else TextColumn(column, markup=False) for column in columns]
+    return Progress(*made, console=_console())
