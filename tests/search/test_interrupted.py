@@ -148,7 +148,8 @@ def test_who_tells_other_solutions_than_were_asked_for_goes_on_as_well(tmp_path)
 
 def test_ctrl_c_waits_until_what_must_not_be_torn_is_over():
     done = []
-    with pytest.raises(KeyboardInterrupt):
+
+    def interrupted():
         with interrupts.waiting():
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.01)
@@ -156,6 +157,9 @@ def test_ctrl_c_waits_until_what_must_not_be_torn_is_over():
                 done.append(1)
             done.append(2)
         done.append(3)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert done == [1, 2]
     with interrupts.waiting():
         pass
