@@ -2,6 +2,7 @@
 
 import itertools
 import pathlib
+import sys
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 import lqd
+from lqd.evolution import driver
 from lqd.evolution.compile_time import Clock
 from lqd.io import files
 
@@ -463,3 +465,26 @@ def test_a_state_that_does_not_fit_its_settings(written, tmp_path):
     path = files.write_arrays(tmp_path / "odd", "state", arrays, description)
     with pytest.raises(lqd.Unreadable, match="odd: its arrays do not fit its settings"):
         lqd.AskTell.load(path)
+
+
+def test_history_needs_less_than_a_kilobyte_a_generation():
+    """Nothing of JAX is kept with a row, and many rows become one table."""
+    search = lqd.AskTell(dim=2, population_size=4, batch_size=2, rule="ga")
+    told = []
+    for _ in range(2 + 40):
+        x = search.ask()
+        told += search.tell(x, x[:, 0], x)
+    for _ in range(1_000):
+        driver.append(search._rows, told[-1])
+
+    def size(value):
+        if isinstance(value, np.ndarray):
+            return sys.getsizeof(value) + (0 if value.base is None else size(value.base))
+        assert isinstance(value, list | tuple | dict | str), type(value)
+        parts = [*value.keys(), *value.values()] if isinstance(value, dict) else [] if isinstance(value, str) else value
+        return sys.getsizeof(value) + sum(map(size, parts))
+
+    rows = driver.Rows.join(search._rows)
+    assert rows.generation.tolist() == [*range(41), *[40] * 1_000]
+    assert rows.measures["best_fitness"][:41].tolist() == [row.measures["best_fitness"][0].tolist() for row in told]
+    assert size(search._rows) < 1_000 * len(rows.generation)

@@ -24,6 +24,7 @@ from lqd.rules.protocol import Rule, ready
 from lqd.tasks.task import TaskBatch
 
 STEPS_PER_CALL = 64
+LOOSE = 256  # parts of a history that become one
 SECONDS_PER_CALL = 0.25
 
 Alter = tuple[Callable | None, ...]
@@ -55,6 +56,13 @@ class Rows(NamedTuple):
         keep = np.isin(self.generation, generations)
         measures = {name: value[keep] for name, value in self.measures.items()}
         return Rows(self.generation[keep], self.num_evaluations[keep], self.time_s[keep], measures)
+
+
+def append(history: list[Rows], rows: Rows) -> None:
+    """One more part of a history. Of the small ones before it many become one: a row alone needs 20 times the room."""
+    history.append(rows)
+    if len(history) > LOOSE and len(history[-LOOSE - 1].generation) < LOOSE:
+        history[-LOOSE - 1 : -1] = [Rows.join(history[-LOOSE - 1 : -1])]
 
 
 class Run(NamedTuple):
@@ -124,7 +132,7 @@ def run(
     def note(generation: np.ndarray, measures) -> None:
         elapsed = np.full(len(generation), time.perf_counter() - begun + elapsed_before)
         found = {name: np.asarray(value)[: len(generation)].copy() for name, value in measures.items()}
-        history.append(Rows(generation, population_size + batch_size * generation, elapsed, found))
+        append(history, Rows(generation, population_size + batch_size * generation, elapsed, found))
 
     def note_now() -> None:
         measures = _measure_all(measure, states, measured_with)

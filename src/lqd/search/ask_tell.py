@@ -189,7 +189,7 @@ class AskTell:
             return self._take_in(x, fitness, descriptor, extras, num_failed)
 
     def _take_in(self, x, fitness, descriptor, extras: dict, num_failed: int) -> list[Rows]:
-        s, num_rows = self._settings, len(self._rows)
+        s, new = self._settings, []
         descriptor = checks.float32(descriptor)
         fitness = self._checked_fitness(x, fitness, descriptor)
         self._extras.check(extras, first=self._num_told == 0)
@@ -198,11 +198,11 @@ class AskTell:
         rows = self._extras.add(extras, len(x))
         for first in range(0, len(x), s.batch_size):
             last = min(first + s.batch_size, len(x))
-            self._absorb(x[first:last], fitness[first:last], descriptor[first:last], rows[first:last])
+            new += self._absorb(x[first:last], fitness[first:last], descriptor[first:last], rows[first:last])
         self._extras.keep(self._living())
         self._outstanding.settle(x)
         self.num_failed += num_failed
-        return self._rows[num_rows:]
+        return new
 
     def _checked_fitness(self, x, fitness, descriptor) -> np.ndarray:
         """Fitness, maximised and in float32; what cannot be ranked is an error here, where the rows are known."""
@@ -228,14 +228,14 @@ class AskTell:
         like = Population(x, jnp.asarray(zeros), descriptor, {"row": jnp.asarray(zeros, jnp.int32)})
         self._state = loop.empty_state(s.key(), self._rule, like, s.population_size, s.centroids(descriptor_dim))
 
-    def _absorb(self, x, fitness, descriptor, rows) -> None:
+    def _absorb(self, x, fitness, descriptor, rows) -> list[Rows]:
         s = self._settings
         missing = s.population_size - self._num_told
         # A batch that would run over the start population is cut there, so that exactly N start uncontested.
         if 0 < missing < len(x):
-            for part in (slice(0, missing), slice(missing, None)):
-                self._absorb(x[part], fitness[part], descriptor[part], rows[part])
-            return
+            parts = (slice(0, missing), slice(missing, None))
+            told = [self._absorb(x[part], fitness[part], descriptor[part], rows[part]) for part in parts]
+            return told[0] + told[1]
 
         def padded(values, fill):
             full = np.full((1, s.batch_size, *values.shape[1:]), fill, values.dtype)
@@ -249,17 +249,15 @@ class AskTell:
             self._told, counter, self._rule, padded(x, 0.0), evaluation, jnp.asarray(competing)
         )
         self._num_told += len(x)
-        if self._num_told >= s.population_size:
-            self._record()
-
-    def _record(self) -> None:
-        every = driver.rows_every(self._settings.population_size)
-        if self.generation % every == 0:
-            self._rows.append(self._row())
+        if self._num_told < s.population_size or self.generation % driver.rows_every(s.population_size):
+            return []
+        row = self._row()
+        driver.append(self._rows, row)
+        return [row]
 
     def _row(self) -> Rows:
         measured = loop.jit_measure(self._told, self._settings.offset())
-        measures = {name: np.asarray(value)[None] for name, value in measured.items()}
+        measures = {name: np.array(value)[None] for name, value in measured.items()}  # copies: JAX keeps much more
         now = time.perf_counter() - self._begun
         return Rows(np.array([self.generation]), np.array([self._num_told]), np.array([now]), measures)
 
