@@ -3,6 +3,7 @@
 import itertools
 import pathlib
 import sys
+import threading
 
 import jax.numpy as jnp
 import numpy as np
@@ -488,3 +489,33 @@ def test_history_needs_less_than_a_kilobyte_a_generation():
     assert rows.generation.tolist() == [*range(41), *[40] * 1_000]
     assert rows.measures["best_fitness"][:41].tolist() == [row.measures["best_fitness"][0].tolist() for row in told]
     assert size(search._rows) < 1_000 * len(rows.generation)
+
+
+def test_four_threads_ask_and_tell(tmp_path):
+    """Nobody is asked for twice, nothing that is told is lost, and it can be saved and looked at all the while."""
+    search = lqd.AskTell(dim=3, bounds=(-1, 1), population_size=16, batch_size=4, rule="dns")
+    asked, ready = [], threading.Barrier(5)
+
+    def work():
+        ready.wait(60)
+        for _ in range(60):
+            if search.can_ask:
+                x = search.ask()
+                asked.append(x)
+                search.tell(x, -np.sum(x**2, axis=1), x[:, :2], {"sum": x.sum(axis=1)})
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    ready.wait(60)
+    while any(thread.is_alive() for thread in threads):
+        saved = lqd.AskTell.load(search.save(tmp_path / "state"))
+        if saved.num_evaluations:
+            found = saved.result().population
+            np.testing.assert_allclose(found.extras["sum"], found.x.sum(axis=1), rtol=1e-6)
+    x = np.concatenate(asked)
+    assert len(np.unique(x, axis=0)) == len(x) == search.num_evaluations
+    assert search.generation == (len(x) - 16) / 4
+    result = search.result()
+    np.testing.assert_allclose(result.fitness, -np.sum(result.x**2, axis=1), rtol=1e-5)
+    assert result.history["generation"].tolist() == list(range(search.generation + 1))

@@ -176,7 +176,7 @@ class AskTell:
             raise InvalidInput("tell: x must be finite.")
         answer = (fitness, descriptor, {} if extras is None else extras)
         with self._alone():
-            return self.tell_checked(x, *checks.evaluation(answer, len(x), self.descriptor_dim, "tell"))
+            return self._take_in(x, *checks.evaluation(answer, len(x), self.descriptor_dim, "tell"), num_failed=0)
 
     def tell_checked(
         self, x: np.ndarray, fitness: np.ndarray, descriptor: np.ndarray, extras: dict, num_failed: int = 0
