@@ -1,7 +1,9 @@
 """Ask and tell: the same search as `optimize`, in any order, over any number of sittings."""
 
+import copy
 import itertools
 import pathlib
+import pickle
 import sys
 import threading
 
@@ -519,3 +521,14 @@ def test_four_threads_ask_and_tell(tmp_path):
     result = search.result()
     np.testing.assert_allclose(result.fitness, -np.sum(result.x**2, axis=1), rtol=1e-5)
     assert result.history["generation"].tolist() == list(range(search.generation + 1))
+
+
+def test_copies_go_their_own_way():
+    search = lqd.AskTell(dim=2, population_size=4, batch_size=4, rule="ga")
+    x = search.ask()
+    search.tell(x, x[:, 0], x)
+    for other in (copy.deepcopy(search), pickle.loads(pickle.dumps(search))):
+        y = other.ask()
+        other.tell(y, y[:, 0], y)
+        assert (search.num_evaluations, other.num_evaluations) == (4, 8)
+    np.testing.assert_array_equal(search.ask(), y)

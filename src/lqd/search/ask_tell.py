@@ -93,6 +93,14 @@ class AskTell:
         self._outstanding = Outstanding()
         self._has_warned = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies: a lock cannot be copied, and theirs is their own."""
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.RLock()
+
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         with interrupts.waiting(), self._lock:
