@@ -60,7 +60,7 @@ class Outstanding:
         if not self._rows:
             return {}
         pieces, x = zip(*self._rows.values(), strict=True)
-        return {"outstanding.x": np.stack(x), "outstanding.piece": np.array(pieces, np.int64)}
+        return {"outstanding.x": np.stack(x), "outstanding.piece": np.unique(pieces, return_inverse=True)[1]}
 
     def restore(self, arrays: dict[str, np.ndarray], dim: int) -> None:
         """What `arrays` gave, without prefix; nothing in files from before there was any of this."""
