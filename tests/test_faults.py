@@ -124,9 +124,11 @@ def assert_all_whole(folder):
 @pytest.mark.parametrize("name", dict.fromkeys([*SEARCHES, *NAMES]))
 def test_stopped_at_random_moments(name, how, start, undisturbed, tmp_path, request):
     """And all the while the time of day jumps back and forth."""
+    long = request.config.getoption("--long")
+    if not long and (how, name) not in [*(("killed", name) for name in NAMES), ("interrupted", "optimize")]:
+        pytest.skip("long suite: make test-long; in one process: tests/search/test_interrupted.py")
     expected, (first, end) = undisturbed(name)
-    few = 5 if how == "killed" and name in NAMES else 2
-    num, seed = (50, random.randrange(2**32)) if request.config.getoption("--long") else (few, 1)
+    num, seed = (50, random.randrange(2**32)) if long else (5 if how == "killed" else 2, 1)
     rng = random.Random(seed)
     out, hits = tmp_path / "run", 0
     out.mkdir()
@@ -155,8 +157,11 @@ def test_stopped_at_random_moments(name, how, start, undisturbed, tmp_path, requ
 @pytest.mark.parametrize("name", SEARCHES)
 def test_exceptions_at_random_calls(name, start, undisturbed, tmp_path, request):
     """One after the other in the same run; each ends it, and it goes on from what it left."""
+    long = request.config.getoption("--long")
+    if not long and name != "optimize":
+        pytest.skip("long suite: make test-long; in one process: tests/search/test_interrupted.py")
     expected, _ = undisturbed(name)
-    num, seed = (50, random.randrange(2**32)) if request.config.getoption("--long") else (20, 1)
+    num, seed = (50, random.randrange(2**32)) if long else (20, 1)
     process = start(name, tmp_path, hiccups=f"{num} {seed}")
     output, errors = process.communicate(timeout=600)
     assert process.returncode == 0, f"seed {seed}: {errors}"

@@ -55,7 +55,7 @@ def environment() -> dict[str, Any]:
         "versions": {"python": platform.python_version(), "lqd": lqd.__version__} | versions,
         "devices": [device.device_kind for device in jax.devices()],
         "platform": f"{sys.platform}-{platform.machine()}",
-        "float_bits": 64 if jax.config.jax_enable_x64 else 32,  # of what JAX calls a float
+        "float_bits": 8 * jax.numpy.result_type(float).itemsize,  # 64 where JAX_ENABLE_X64 is set
         "commit": found,
     } | note(found)
 

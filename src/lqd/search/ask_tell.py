@@ -184,7 +184,7 @@ class AskTell:
             raise InvalidInput("tell: x must be finite.")
         answer = (fitness, descriptor, {} if extras is None else extras)
         with self._alone():
-            return self._take_in(x, *checks.evaluation(answer, len(x), self.descriptor_dim, "tell"), num_failed=0)
+            return self._take_in(x, *checks.evaluation(answer, len(x), self.descriptor_dim, "tell"))
 
     def tell_checked(
         self, x: np.ndarray, fitness: np.ndarray, descriptor: np.ndarray, extras: dict, num_failed: int = 0
@@ -196,7 +196,7 @@ class AskTell:
         with self._alone():
             return self._take_in(x, fitness, descriptor, extras, num_failed)
 
-    def _take_in(self, x, fitness, descriptor, extras: dict, num_failed: int) -> list[Rows]:
+    def _take_in(self, x, fitness, descriptor, extras: dict, num_failed: int = 0) -> list[Rows]:
         s, new = self._settings, []
         descriptor = checks.float32(descriptor)
         fitness = self._checked_fitness(x, fitness, descriptor)

@@ -1,8 +1,8 @@
 """Solutions evaluated one by one in an executor: processes here, a cluster's workers elsewhere.
 
 Whatever a function raises is brought back as a value, so that an exception of a future always means that its worker
-died; so does a function that exits. A pool that broke with it is replaced, and those who were in it are tried again one at a time, which shows who is
-to blame; who is to blame too often has failed, and the others go on.
+died; one that exits counts as dead, too. A pool that broke with it is replaced, and those who were in it are tried
+again one at a time, which shows who is to blame; who is to blame too often has failed, and the others go on.
 """
 
 import concurrent.futures
