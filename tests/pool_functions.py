@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import sys
 import time
 
 import numpy as np
@@ -23,6 +24,13 @@ def deadly(x):
     """Kills its process, always at the same solutions."""
     if x[0, 0] > DEADLY:
         os._exit(3)
+    return -np.sum(x**2, axis=1), x[:, :2], {"first": x[:, 0]}
+
+
+def exits(x):
+    """Exits, without an error, always at the same solutions."""
+    if x[0, 0] > DEADLY:
+        sys.exit(0)
     return -np.sum(x**2, axis=1), x[:, :2], {"first": x[:, 0]}
 
 

@@ -1,4 +1,5 @@
-"""Killed, terminated, out of room, twice at once: after each the resumed result is the undisturbed one, bit for bit.
+"""Killed, interrupted, failing, out of room, twice at once: after each the resumed result is the undisturbed one, bit
+for bit.
 
 Five random moments in `make test-as-users`, fifty with `--long`; the seed is printed by a failure.
 """
@@ -22,7 +23,9 @@ from lqd.meta.log import read as read_log
 pytestmark = pytest.mark.as_users  # processes that are started again and again: as users do it
 
 PROGRAM = pathlib.Path(__file__).with_name("fault_programs.py")
+SEARCHES = ("ask_tell", "optimize", "executor", "steady_state", "compiled")
 NAMES = ("ask_tell", "optimize", "bench", "train")
+SIGNALS = {"killed": (signal.SIGKILL, signal.SIGTERM), "interrupted": (signal.SIGINT,)}
 KINDS = {"rule": "rule", "last": "rule", "state": "state", "validation": "validation"}
 
 
@@ -36,11 +39,11 @@ def start(cache):
     """Starts one of the programs; `limit` is the size that its files may have."""
     running = []
 
-    def start(name, folder, limit=None, clock=""):
+    def start(name, folder, limit=None, clock="", hiccups="0 0"):
         process = subprocess.Popen(
             [sys.executable, str(PROGRAM), name, str(folder), *([str(limit)] if limit else [])], text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=os.environ | {"LQD_TEST_CACHE": cache, "LQD_TEST_CLOCK": clock},
+            env=os.environ | {"LQD_TEST_CACHE": cache, "LQD_TEST_CLOCK": clock, "LQD_TEST_HICCUPS": hiccups},
         )  # fmt: skip
         running.append(process)
         return process
@@ -77,9 +80,9 @@ def undisturbed(start, tmp_path_factory):
 
 def content(name, folder):
     """Every number that a program leaves, without what the clock says."""
-    if name in ("ask_tell", "optimize"):
+    if name in SEARCHES:
         arrays, description = read_arrays(folder / "state.safetensors", "state")
-        del description["elapsed_s"]
+        description.pop("elapsed_s", None)
         return {n: v for n, v in arrays.items() if n != "rows.time_s"} | {"about": json.dumps(description)}
     if name == "bench":
         return {
@@ -117,11 +120,15 @@ def assert_all_whole(folder):
             pd.read_parquet(path)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_killed_and_terminated_at_random_moments(name, start, undisturbed, tmp_path, request):
+@pytest.mark.parametrize("how", SIGNALS)
+@pytest.mark.parametrize("name", dict.fromkeys([*SEARCHES, *NAMES]))
+def test_stopped_at_random_moments(name, how, start, undisturbed, tmp_path, request):
     """And all the while the time of day jumps back and forth."""
+    long = request.config.getoption("--long")
+    if not long and (how, name) not in [*(("killed", name) for name in NAMES), ("interrupted", "optimize")]:
+        pytest.skip("long suite: make test-long; in one process: tests/search/test_interrupted.py")
     expected, (first, end) = undisturbed(name)
-    num, seed = (50, random.randrange(2**32)) if request.config.getoption("--long") else (5, 1)
+    num, seed = (50, random.randrange(2**32)) if long else (5 if how == "killed" else 2, 1)
     rng = random.Random(seed)
     out, hits = tmp_path / "run", 0
     out.mkdir()
@@ -130,7 +137,7 @@ def test_killed_and_terminated_at_random_moments(name, start, undisturbed, tmp_p
         try:
             process.communicate(timeout=rng.uniform(0.9 * first, first + 2 * (end - first) / num))
         except subprocess.TimeoutExpired:
-            process.send_signal(rng.choice([signal.SIGKILL, signal.SIGTERM]))
+            process.send_signal(rng.choice(SIGNALS[how]))
             process.communicate(timeout=120)
             hits += 1
         else:
@@ -145,6 +152,21 @@ def test_killed_and_terminated_at_random_moments(name, start, undisturbed, tmp_p
     assert_same(name, expected, out)
     if name != "ask_tell":  # whoever holds a folder clears up in it
         assert not torn_files(out, below=True)
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_exceptions_at_random_calls(name, start, undisturbed, tmp_path, request):
+    """One after the other in the same run; each ends it, and it goes on from what it left."""
+    long = request.config.getoption("--long")
+    if not long and name != "optimize":
+        pytest.skip("long suite: make test-long; in one process: tests/search/test_interrupted.py")
+    expected, _ = undisturbed(name)
+    num, seed = (50, random.randrange(2**32)) if long else (20, 1)
+    process = start(name, tmp_path, hiccups=f"{num} {seed}")
+    output, errors = process.communicate(timeout=600)
+    assert process.returncode == 0, f"seed {seed}: {errors}"
+    assert output.split() == ["hiccups", "left:", "0"], f"seed {seed}"
+    assert_same(name, expected, tmp_path)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -85,6 +85,7 @@ def originals(tmp_path_factory):
     for _ in range(4):
         x = search.ask()
         search.tell(x, x[:, 0], x, {"e": x[:, 1]})
+    search.ask()  # on its way
     search.save(folder / "state.safetensors")
     search.result().save(folder / "result.safetensors")
     suites_manifest = {"suites": ["pareto"], "preset": "quick", "num_seeds": None, "made": {}, "parts": {}}

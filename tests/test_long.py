@@ -47,3 +47,9 @@ def test_host_and_compiled_give_the_same_bits_whatever_the_sizes(seed):
     for part in ("population", "best", "archive"):
         np.testing.assert_array_equal(getattr(host, part).x, getattr(compiled, part).x)
         np.testing.assert_array_equal(getattr(host, part).fitness, getattr(compiled, part).fitness)
+
+
+def test_memory_stays_flat_over_100_000_generations_on_the_host():
+    command = [sys.executable, str(ROOT / "benchmarks" / "memory.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3000, check=True)
+    assert float(done.stdout.split("grown by ")[1].split()[0]) < 100, done.stdout

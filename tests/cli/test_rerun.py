@@ -36,14 +36,16 @@ def test_differences_are_named(run, tmp_path, capsys):
     arrays["population.x"] = arrays["population.x"] + np.float32(0.5)
     write_arrays(path, "result", arrays, description)
     manifest = json.loads((run / "manifest.json").read_text())
-    (run / "manifest.json").write_text(json.dumps(manifest | {"devices": ["TPU v9"]}))
+    (run / "manifest.json").write_text(json.dumps(manifest | {"devices": ["TPU v9"], "float_bits": 64}))
     with pytest.raises(SystemExit) as end:
         main(["rerun", str(run / "manifest.json"), "--out", str(tmp_path / "again"), "--quiet"])
     assert end.value.code == 1
     said = capsys.readouterr().out
     assert "1 arrays differ" in said
     assert "result_1.safetensors: population.x: 64 numbers, by 0.5 at most" in said
+    assert manifest["float_bits"] == 32
     assert "not as before: devices: TPU v9 then, cpu now" in said
+    assert "not as before: float_bits: 64 then, 32 now" in said
 
 
 def test_a_bench_is_compared_part_by_part(tmp_path, monkeypatch):

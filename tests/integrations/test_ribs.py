@@ -167,6 +167,18 @@ def test_the_best_ever_is_known_even_if_the_rule_drops_it():
     assert archive.stats.obj_max == objective.max()
 
 
+def test_the_best_is_nobody_elses():
+    archive = LQDArchive(solution_dim=2, measure_dim=1, capacity=4, rule="ga")
+    solution, measures = np.ones((1, 2)), np.zeros((1, 1))
+    archive.add(solution, [3.0], measures)
+    solution *= 10
+    measures += 1
+    archive.best_elite["solution"][:] = 7
+    assert archive.best_elite["solution"].tolist() == [1, 1]
+    assert archive.best_elite["measures"].tolist() == [0]
+    assert archive.best_elite["objective"] == 3
+
+
 def test_bad_input_is_refused():
     archive = LQDArchive(**SMALL, rule="ga")
     x, objective, measures = batch(4)

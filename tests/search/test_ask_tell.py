@@ -1,7 +1,11 @@
 """Ask and tell: the same search as `optimize`, in any order, over any number of sittings."""
 
+import copy
 import itertools
 import pathlib
+import pickle
+import sys
+import threading
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +13,7 @@ import pandas as pd
 import pytest
 
 import lqd
+from lqd.evolution import driver
 from lqd.evolution.compile_time import Clock
 from lqd.io import files
 
@@ -463,3 +468,67 @@ def test_a_state_that_does_not_fit_its_settings(written, tmp_path):
     path = files.write_arrays(tmp_path / "odd", "state", arrays, description)
     with pytest.raises(lqd.Unreadable, match="odd: its arrays do not fit its settings"):
         lqd.AskTell.load(path)
+
+
+def test_history_needs_less_than_a_kilobyte_a_generation():
+    """Nothing of JAX is kept with a row, and many rows become one table."""
+    search = lqd.AskTell(dim=2, population_size=4, batch_size=2, rule="ga")
+    told = []
+    for _ in range(2 + 40):
+        x = search.ask()
+        told += search.tell(x, x[:, 0], x)
+    for _ in range(1_000):
+        driver.append(search._rows, told[-1])
+
+    def size(value):
+        if isinstance(value, np.ndarray):
+            return sys.getsizeof(value) + (0 if value.base is None else size(value.base))
+        assert isinstance(value, list | tuple | dict | str), type(value)
+        parts = [*value.keys(), *value.values()] if isinstance(value, dict) else [] if isinstance(value, str) else value
+        return sys.getsizeof(value) + sum(map(size, parts))
+
+    rows = driver.Rows.join(search._rows)
+    assert rows.generation.tolist() == [*range(41), *[40] * 1_000]
+    assert rows.measures["best_fitness"][:41].tolist() == [row.measures["best_fitness"][0].tolist() for row in told]
+    assert size(search._rows) < 1_000 * len(rows.generation)
+
+
+def test_four_threads_ask_and_tell(tmp_path):
+    """Nobody is asked for twice, nothing that is told is lost, and it can be saved and looked at all the while."""
+    search = lqd.AskTell(dim=3, bounds=(-1, 1), population_size=16, batch_size=4, rule="dns")
+    asked, ready = [], threading.Barrier(5)
+
+    def work():
+        ready.wait(60)
+        for _ in range(60):
+            if search.can_ask:
+                x = search.ask()
+                asked.append(x)
+                search.tell(x, -np.sum(x**2, axis=1), x[:, :2], {"sum": x.sum(axis=1)})
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    ready.wait(60)
+    while any(thread.is_alive() for thread in threads):
+        saved = lqd.AskTell.load(search.save(tmp_path / "state"))
+        if saved.num_evaluations:
+            found = saved.result().population
+            np.testing.assert_allclose(found.extras["sum"], found.x.sum(axis=1), rtol=1e-6)
+    x = np.concatenate(asked)
+    assert len(np.unique(x, axis=0)) == len(x) == search.num_evaluations
+    assert search.generation == (len(x) - 16) / 4
+    result = search.result()
+    np.testing.assert_allclose(result.fitness, -np.sum(result.x**2, axis=1), rtol=1e-5)
+    assert result.history["generation"].tolist() == list(range(search.generation + 1))
+
+
+def test_copies_go_their_own_way():
+    search = lqd.AskTell(dim=2, population_size=4, batch_size=4, rule="ga")
+    x = search.ask()
+    search.tell(x, x[:, 0], x)
+    for other in (copy.deepcopy(search), pickle.loads(pickle.dumps(search))):
+        y = other.ask()
+        other.tell(y, y[:, 0], y)
+        assert (search.num_evaluations, other.num_evaluations) == (4, 8)
+    np.testing.assert_array_equal(search.ask(), y)

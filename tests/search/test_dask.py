@@ -37,11 +37,12 @@ def test_steady_state(executor):
     assert os.getpid() not in result.extras["pid"]
 
 
-def test_who_kills_its_worker_fails_and_the_others_go_on(executor):
+@pytest.mark.parametrize("function", [functions.deadly, functions.exits])
+def test_who_kills_its_worker_fails_and_the_others_go_on(executor, function):
     x0 = np.linspace(-0.5, 0.5, 24).reshape(8, 3)
     x0[2, 0] = 1.0
     given = GIVEN | {"x0": x0, "iso_sigma": 0.0, "line_sigma": 0.0, "num_evaluations": 12}
-    result = lqd.optimize(functions.deadly, executor=executor, **given)
+    result = lqd.optimize(function, executor=executor, **given)
     assert result.num_failed == 1  # children are copies of the living
     assert len(result.x) == 8
     assert (result.extras["first"] <= functions.DEADLY).all()

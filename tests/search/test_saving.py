@@ -2,6 +2,7 @@
 
 import dataclasses
 import multiprocessing
+import signal
 import subprocess
 import sys
 import textwrap
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import lqd
+from lqd.evolution import driver
 from lqd.search import saving
 from lqd.tasks.bbob import instances
 
@@ -205,3 +207,66 @@ def test_another_instance_is_another_run(backend, tmp_path):
                 lqd.optimize(other, **given | {"checkpoint": tmp_path / str(noise)})
         again = lqd.optimize(task, **given | {"checkpoint": tmp_path / str(noise), "num_evaluations": 64})
         assert again.num_evaluations == 64
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_rows_of_a_lengthened_run_lie_where_those_of_a_whole_one_would(backend, tmp_path):
+    """Every tenth generation has one here, and the last: of a run that goes on, that was not the last."""
+    given = GIVEN | {"population_size": 320, "batch_size": 4, "checkpoint": tmp_path, "backend": backend}
+    for num_generations in (25, 25, 37):
+        lqd.optimize(BACKENDS[backend], resume=True, **given | {"num_evaluations": 320 + 4 * num_generations})
+    result = lqd.optimize(BACKENDS[backend], resume=True, **given | {"num_evaluations": 320 + 4 * 44})
+    whole = lqd.optimize(
+        BACKENDS[backend], **given | {"checkpoint": tmp_path / "whole", "num_evaluations": 320 + 4 * 44}
+    )
+    assert whole.history["generation"].tolist() == [0, 10, 20, 30, 40, 44]
+    equal(result, whole)
+
+
+def test_a_compiled_run_that_fails_between_two_rows_goes_on_as_if_it_had_not(tmp_path):
+    calls = []
+
+    def sometimes_raises(x):
+        calls.append(None)
+        if len(calls) in (5, 9):
+            raise RuntimeError("no licence")
+        return np.asarray(x)[:, 0]
+
+    def evaluate(x):
+        first = jax.pure_callback(
+            sometimes_raises, jax.ShapeDtypeStruct(x.shape[:1], x.dtype), x, vmap_method="sequential"
+        )
+        return -jnp.sum(x**2, axis=1) + 0 * first, x[:, :2], {"sum": jnp.sum(x, axis=1)}
+
+    given = GIVEN | {"population_size": 320, "batch_size": 4, "num_evaluations": 320 + 4 * 44, "backend": "jax"}
+    for _ in range(2):
+        with pytest.raises(lqd.EvaluationFailed):
+            lqd.optimize(evaluate, checkpoint=tmp_path, resume=True, **given)
+    assert len(calls) == 9
+    result = lqd.optimize(evaluate, checkpoint=tmp_path, resume=True, **given)
+    equal(result, lqd.optimize(evaluate, **given))
+
+
+def test_ctrl_c_between_a_state_and_its_rows(tmp_path, monkeypatch):
+    """A signal that comes while history is written waits until that is done."""
+    given = GIVEN | {"backend": "jax"}
+    whole = lqd.optimize(evaluate, **given)
+    make = driver.Rows.__new__
+    at = [1, 9]
+
+    def interrupted(cls, generation, *others):
+        if at and sys._getframe(1).f_code.co_name == "note" and generation[-1] >= at[0]:
+            del at[0]
+            signal.raise_signal(signal.SIGINT)
+        return make(cls, generation, *others)
+
+    monkeypatch.setattr(driver.Rows, "__new__", interrupted)
+    num_interrupted, result = 0, None
+    while result is None:
+        try:
+            result = lqd.optimize(evaluate, checkpoint=tmp_path, resume=True, **given)
+        except lqd.Interrupted:
+            num_interrupted += 1
+    monkeypatch.undo()
+    assert num_interrupted == 2
+    equal(result, whole)

@@ -58,6 +58,15 @@ def test_who_kills_its_worker_fails_and_the_others_go_on(steady_state):
         assert result.num_failed >= (x[:, 0] > functions.DEADLY).sum()
 
 
+@pytest.mark.parametrize("steady_state", [False, True])
+def test_who_exits_has_failed_and_its_pool_goes_on(pool, steady_state):
+    given = GIVEN | {"batch_size": 4, "num_evaluations": 16, "line_sigma": 0.5}
+    result = lqd.optimize(functions.exits, executor=pool, steady_state=steady_state, **given)
+    assert result.num_evaluations == 16
+    assert 1 <= result.num_failed <= 4
+    assert (result.extras["first"] <= functions.DEADLY).all()
+
+
 def test_who_dies_once_is_evaluated_after_all(tmp_path, monkeypatch):
     monkeypatch.setenv("LQD_TEST_MARK", str(tmp_path / "mark"))
     result = lqd.optimize(functions.dies_once, executor=1, **GIVEN | {"num_evaluations": 18})

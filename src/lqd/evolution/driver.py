@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from lqd import interrupts
 from lqd.evolution import compile_time, loop
 from lqd.evolution.loop import ANYWHERE, Start, State
 from lqd.evolution.variation import Operator
@@ -23,6 +24,7 @@ from lqd.rules.protocol import Rule, ready
 from lqd.tasks.task import TaskBatch
 
 STEPS_PER_CALL = 64
+LOOSE = 256  # parts of a history that become one
 SECONDS_PER_CALL = 0.25
 
 Alter = tuple[Callable | None, ...]
@@ -48,6 +50,19 @@ class Rows(NamedTuple):
             np.concatenate([part.time_s for part in parts]),
             {name: np.concatenate([part.measures[name] for part in parts]) for name in parts[0].measures},
         )
+
+    def at(self, generations: Int[np.ndarray, " G"]) -> "Rows":
+        """Those of these generations."""
+        keep = np.isin(self.generation, generations)
+        measures = {name: value[keep] for name, value in self.measures.items()}
+        return Rows(self.generation[keep], self.num_evaluations[keep], self.time_s[keep], measures)
+
+
+def append(history: list[Rows], rows: Rows) -> None:
+    """One more part of a history. Of the small ones before it many become one: a row alone needs 20 times the room."""
+    history.append(rows)
+    if len(history) > LOOSE and len(history[-LOOSE - 1].generation) < LOOSE:
+        history[-LOOSE - 1 : -1] = [Rows.join(history[-LOOSE - 1 : -1])]
 
 
 class Run(NamedTuple):
@@ -108,15 +123,16 @@ def run(
     )  # fmt: skip
     rows = all_rows(num_generations, population_size) if rows is None else np.asarray(rows)
     begun, clock = time.perf_counter(), compile_time.Clock()
-    history: list[Rows] = [] if before is None else [before[1]]
+    # Where a run was cut it has a last row that a whole one does not have.
+    history: list[Rows] = [] if before is None else [before[1].at(np.append(0, rows))]
     elapsed_before = 0.0 if before is None else float(before[1].time_s[-1])
     stopped_by: str | None = None
     failure: Exception | None = None
 
     def note(generation: np.ndarray, measures) -> None:
         elapsed = np.full(len(generation), time.perf_counter() - begun + elapsed_before)
-        found = {name: np.asarray(value)[: len(generation)] for name, value in measures.items()}
-        history.append(Rows(generation, population_size + batch_size * generation, elapsed, found))
+        found = {name: np.asarray(value)[: len(generation)].copy() for name, value in measures.items()}
+        append(history, Rows(generation, population_size + batch_size * generation, elapsed, found))
 
     def note_now() -> None:
         measures = _measure_all(measure, states, measured_with)
@@ -139,12 +155,13 @@ def run(
                 ends = _next_ends(rows, done, min(done + num, num_generations), look_every_row)
                 called = time.perf_counter()
                 # On a GPU a failure shows when the result is waited for: only then does it become the state.
-                advanced, measures = advance(states, *_padded(np.diff(ends, prepend=done)))
-                states = jax.block_until_ready(advanced)
-                took, made, done = time.perf_counter() - called, int(ends[-1]) - done, int(ends[-1])
+                advanced, measures = jax.block_until_ready(advance(states, *_padded(np.diff(ends, prepend=done))))
                 is_row = np.isin(ends, rows)
-                if is_row.any():  # the last end may lie between two rows
-                    note(ends[is_row], measures)
+                with interrupts.waiting():  # a state and its rows belong together
+                    states = advanced
+                    took, made, done = time.perf_counter() - called, int(ends[-1]) - done, int(ends[-1])
+                    if is_row.any():  # the last end may lie between two rows
+                        note(ends[is_row], measures)
                 if is_stopped():
                     stopped_by = "callback"
                 elif time_limit_s is not None and time.perf_counter() - begun >= time_limit_s:

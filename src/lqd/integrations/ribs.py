@@ -14,6 +14,7 @@ Rules compute in single precision; what is stored keeps the dtypes asked for. Th
 batch, rounded up to a power of two.
 """
 
+import copy
 import functools
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -134,7 +135,7 @@ class LQDArchive(ArchiveBase):
     @property
     def best_elite(self) -> dict[str, Any] | None:
         """The best solution ever added, whether or not it stayed; None before the first."""
-        return self._best
+        return copy.deepcopy(self._best)
 
     def __getattr__(self, name: str):
         # As attributes, so that pyribs finds none where there are none, as in its own archives without bounds.
@@ -187,7 +188,7 @@ class LQDArchive(ArchiveBase):
         self._store.add(np.arange(len(stay)), {name: values[stay] for name, values in union.items()})
         best = int(np.argmax(data["objective"]))
         if self._best is None or data["objective"][best] > self._best["objective"]:
-            self._best = {name: values[best] for name, values in data.items()}
+            self._best = {name: values[[best]][0] for name, values in data.items()}  # a copy
         stayed = np.isin(np.arange(size, size + num), stay)
         return {
             "status": np.where(stayed, 2, 0).astype(np.int32),

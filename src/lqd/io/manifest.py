@@ -44,7 +44,7 @@ def short(commit: str | None) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """Versions and devices, without anything that names the machine or its user."""
+    """Versions, devices and the width of floats, without anything that names the machine or its user."""
     import jax
 
     import lqd
@@ -55,6 +55,7 @@ def environment() -> dict[str, Any]:
         "versions": {"python": platform.python_version(), "lqd": lqd.__version__} | versions,
         "devices": [device.device_kind for device in jax.devices()],
         "platform": f"{sys.platform}-{platform.machine()}",
+        "float_bits": 8 * jax.numpy.result_type(float).itemsize,  # 64 where JAX_ENABLE_X64 is set
         "commit": found,
     } | note(found)
 

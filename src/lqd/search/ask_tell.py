@@ -3,17 +3,22 @@
 The first asks hand out the start points, a batch at a time; nobody competes until a population's worth has been told.
 From then on every told batch competes with the population. More than a batch told at once is taken in batches; asks
 may run ahead of tells, and solutions that were never asked for are welcome.
+
+Each call is done as a whole, one at a time: several threads may ask and tell, and Ctrl-C waits for its end.
 """
 
+import contextlib
 import pathlib
+import threading
 import time
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from lqd import checks
+from lqd import checks, interrupts
 from lqd.errors import InvalidInput
 from lqd.evolution import driver, loop
 from lqd.evolution.driver import Rows
@@ -23,6 +28,7 @@ from lqd.io import files
 from lqd.rules.protocol import ready
 from lqd.search import saving
 from lqd.search.extras_table import ExtrasTable
+from lqd.search.outstanding import Outstanding
 from lqd.search.result import Result, make_result
 from lqd.search.saving import Saved
 from lqd.search.settings import Settings
@@ -70,6 +76,7 @@ class AskTell:
 
     def _reset(self) -> None:
         s = self._settings
+        self._lock = threading.RLock()
         self._box, self._operator = s.box(), s.operator()
         self._start = s.start()
         points = loop.jit_start_points(s.key(), s.population_size, s.dim, self._box, self._start)
@@ -83,7 +90,21 @@ class AskTell:
         self._rows: list[Rows] = []
         self._begun = time.perf_counter()
         self._extras = ExtrasTable()
+        self._outstanding = Outstanding()
         self._has_warned = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies: a lock cannot be copied, and theirs is their own."""
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.RLock()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        with interrupts.waiting(), self._lock:
+            yield
 
     @property
     def _told(self) -> State:
@@ -114,15 +135,25 @@ class AskTell:
     @property
     def can_ask(self) -> bool:
         """False while all start points are out and nothing has come back."""
-        return self._num_start_asked < self._settings.population_size or self._state is not None
+        has_new = self._num_start_asked < self._settings.population_size or self._state is not None
+        return has_new or self._outstanding.can_ask_again()
 
     def ask(self, num: int | None = None) -> np.ndarray:
         """The next `num` solutions to evaluate, by default and at most `batch_size`.
 
-        Fewer come at the end of the start points.
+        Fewer come at the end of the start points. A search from a file first asks again for what was on its way.
         """
+        num = self._settings.batch_size if num is None else checks.whole("num", num, 1)
+        num = min(num, self._settings.batch_size)
+        with self._alone():
+            if self._outstanding.can_ask_again():
+                return self._outstanding.ask_again(num)
+            x = self._new(num)
+            self._outstanding.add(x)
+            return x
+
+    def _new(self, num: int) -> np.ndarray:
         s = self._settings
-        num = s.batch_size if num is None else min(checks.whole("num", num, 1), s.batch_size)
         if self._num_start_asked < s.population_size:
             first = self._num_start_asked
             self._num_start_asked = min(first + num, s.population_size)
@@ -134,16 +165,17 @@ class AskTell:
         x = loop.jit_offspring(
             self._told, jnp.int32(self._num_asks), self._operator, self._box, s.batch_size, self._start
         )
-        self._num_asks += 1
         x = np.array(x[0, :num])
         if not np.isfinite(x).all():
             raise InvalidInput("reproduction must return finite numbers; it returned NaN or infinity.")
+        self._num_asks += 1
         return x
 
     def tell(self, x, fitness, descriptor, extras: dict | None = None) -> list[Rows]:
         """Results for any solutions, asked for or not, inside the bounds or not.
 
-        `extras` are arrays kept with each solution. Returns the history rows that this added.
+        `extras` are arrays kept with each solution. Returns the history rows that this added. In a saved search, each
+        row stands for the one of those asked for that it equals, or else for the oldest.
         """
         x = checks.float32(checks.numbers_array("x", x, "tell"))
         if x.ndim != 2 or x.shape[1] != self._settings.dim or not len(x):
@@ -151,22 +183,34 @@ class AskTell:
         if not np.isfinite(x).all():
             raise InvalidInput("tell: x must be finite.")
         answer = (fitness, descriptor, {} if extras is None else extras)
-        return self.tell_checked(x, *checks.evaluation(answer, len(x), self.descriptor_dim, "tell"))
+        with self._alone():
+            return self._take_in(x, *checks.evaluation(answer, len(x), self.descriptor_dim, "tell"))
 
-    def tell_checked(self, x: np.ndarray, fitness: np.ndarray, descriptor: np.ndarray, extras: dict) -> list[Rows]:
-        """`tell` for solutions that were asked for, and results that `checks.evaluation` has looked at."""
-        s, num_rows = self._settings, len(self._rows)
+    def tell_checked(
+        self, x: np.ndarray, fitness: np.ndarray, descriptor: np.ndarray, extras: dict, num_failed: int = 0
+    ) -> list[Rows]:
+        """`tell` for solutions that were asked for, and results that `checks.evaluation` has looked at.
+
+        `num_failed` of them could not be evaluated.
+        """
+        with self._alone():
+            return self._take_in(x, fitness, descriptor, extras, num_failed)
+
+    def _take_in(self, x, fitness, descriptor, extras: dict, num_failed: int = 0) -> list[Rows]:
+        s, new = self._settings, []
         descriptor = checks.float32(descriptor)
         fitness = self._checked_fitness(x, fitness, descriptor)
+        self._extras.check(extras, first=self._num_told == 0)
         if self._state is None:
             self._prepare(descriptor.shape[1])
-        self._extras.check(extras, first=self._num_told == 0)
         rows = self._extras.add(extras, len(x))
         for first in range(0, len(x), s.batch_size):
             last = min(first + s.batch_size, len(x))
-            self._absorb(x[first:last], fitness[first:last], descriptor[first:last], rows[first:last])
+            new += self._absorb(x[first:last], fitness[first:last], descriptor[first:last], rows[first:last])
         self._extras.keep(self._living())
-        return self._rows[num_rows:]
+        self._outstanding.settle(x)
+        self.num_failed += num_failed
+        return new
 
     def _checked_fitness(self, x, fitness, descriptor) -> np.ndarray:
         """Fitness, maximised and in float32; what cannot be ranked is an error here, where the rows are known."""
@@ -192,14 +236,14 @@ class AskTell:
         like = Population(x, jnp.asarray(zeros), descriptor, {"row": jnp.asarray(zeros, jnp.int32)})
         self._state = loop.empty_state(s.key(), self._rule, like, s.population_size, s.centroids(descriptor_dim))
 
-    def _absorb(self, x, fitness, descriptor, rows) -> None:
+    def _absorb(self, x, fitness, descriptor, rows) -> list[Rows]:
         s = self._settings
         missing = s.population_size - self._num_told
         # A batch that would run over the start population is cut there, so that exactly N start uncontested.
         if 0 < missing < len(x):
-            for part in (slice(0, missing), slice(missing, None)):
-                self._absorb(x[part], fitness[part], descriptor[part], rows[part])
-            return
+            parts = (slice(0, missing), slice(missing, None))
+            told = [self._absorb(x[part], fitness[part], descriptor[part], rows[part]) for part in parts]
+            return told[0] + told[1]
 
         def padded(values, fill):
             full = np.full((1, s.batch_size, *values.shape[1:]), fill, values.dtype)
@@ -213,17 +257,15 @@ class AskTell:
             self._told, counter, self._rule, padded(x, 0.0), evaluation, jnp.asarray(competing)
         )
         self._num_told += len(x)
-        if self._num_told >= s.population_size:
-            self._record()
-
-    def _record(self) -> None:
-        every = driver.rows_every(self._settings.population_size)
-        if self.generation % every == 0:
-            self._rows.append(self._row())
+        if self._num_told < s.population_size or self.generation % driver.rows_every(s.population_size):
+            return []
+        row = self._row()
+        driver.append(self._rows, row)
+        return [row]
 
     def _row(self) -> Rows:
         measured = loop.jit_measure(self._told, self._settings.offset())
-        measures = {name: np.asarray(value)[None] for name, value in measured.items()}
+        measures = {name: np.array(value)[None] for name, value in measured.items()}  # copies: JAX keeps much more
         now = time.perf_counter() - self._begun
         return Rows(np.array([self.generation]), np.array([self._num_told]), np.array([now]), measures)
 
@@ -236,6 +278,10 @@ class AskTell:
 
     def result(self, stopped_by: str | None = None) -> Result:
         """What was found so far."""
+        with self._alone():
+            return self._result(stopped_by)
+
+    def _result(self, stopped_by: str | None) -> Result:
         s = self._settings
         rows = self._rows
         if not rows or rows[-1].generation[-1] != self.generation:
@@ -248,7 +294,12 @@ class AskTell:
 
     def save(self, path: files.PathLike) -> pathlib.Path:
         """Everything needed to go on, in one file."""
+        with self._alone():
+            return self._save(path)
+
+    def _save(self, path: files.PathLike) -> pathlib.Path:
         arrays = {} if self._state is None else self._extras.arrays()
+        arrays |= self._outstanding.arrays()
         rows = Rows.join(self._rows) if self._rows else None
         description = {
             "backend": "host",
@@ -295,6 +346,7 @@ class AskTell:
             raise ValueError("counters beyond 2**31")
         self._num_start_asked, self._num_asks, self._num_told, self.num_failed = start_asked, asks, told, failed
         self._begun = time.perf_counter() - checks.real("elapsed_s", description["elapsed_s"])
+        self._outstanding.restore(saved.under("outstanding."), self._settings.dim)
         if saved.under("state."):
             self._prepare(saved.arrays["state.population.descriptor"].shape[-1])
             self._extras.names = description["extras"]

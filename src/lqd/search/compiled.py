@@ -58,8 +58,8 @@ class _Search:
         with understood(saved.path):
             state = saved.state(dataclasses.replace(like, key=key))
             rows = saved.rows(state, self.settings.offset())
-            if rows is None:
-                raise ValueError("no history")
+            if rows is None or rows.generation[0] != 0:
+                raise ValueError("no history from the beginning")
             return [state], rows
 
 
@@ -72,7 +72,8 @@ def _run(
     def save(state: State, history: list[Rows], now: bool = False) -> None:
         if folder is None:
             return
-        description = {"backend": "jax", "num_told": int(history[-1].num_evaluations[-1])}
+        num_told = settings.population_size + settings.batch_size * int(state.generation)
+        description = {"backend": "jax", "num_told": num_told}
         folder.keep(lambda path: saving.write(path, settings, state, Rows.join(history), {}, description), now)
 
     def look(states: list[State], history: list[Rows]) -> bool:
@@ -101,8 +102,9 @@ def _run(
     (state,) = run.states
     fault = _fault(state.faults, settings)
     stopped_by = "error" if fault is not None or raised else run.stopped_by
-    if fault is None and not raised:
-        save(state, [run.rows], now=True)
+    if fault is None:
+        with contextlib.suppress(*[Exception] * bool(raised)):  # another error is on its way, and matters more
+            save(state, [run.rows], now=True)
     info = settings.info() | {"compile_s": run.compile_s, "run_s": run.run_s}
     result = make_result(state, run.rows, minimize=settings.minimize, stopped_by=stopped_by, info=info)
     if run.stopped_by == "interrupt" or any(isinstance(error, KeyboardInterrupt) for error in raised):

@@ -71,6 +71,8 @@ def _run(
                 stopped_by = "time limit" if search.num_evaluations < total else None
             if folder is not None:
                 folder.keep(search.save)
+        if folder is not None:
+            folder.keep(search.save, now=True)
     except EvaluationFailed:
         _keep_at_last(search, folder)
         raise
@@ -81,8 +83,9 @@ def _run(
         _keep_at_last(search, folder)
         error.result = _partial(search)  # type: ignore[attr-defined]
         raise
-    if folder is not None:
-        folder.keep(search.save, now=True)
+    except BaseException:  # sys.exit
+        _keep_at_last(search, folder)
+        raise
     return search.result(stopped_by)
 
 
@@ -155,19 +158,21 @@ class _InExecutor:
         x = np.stack([outcome.x for outcome in outcomes])
         fitness, descriptor = (np.concatenate([row[i] for row in rows]) for i in (0, 1))
         extras = {name: np.concatenate([row[2][name] for row in rows]) for name in names}
-        told = search.tell_checked(x, fitness, descriptor, extras)
-        search.num_failed += sum(outcome.failure is not None for outcome in outcomes)
-        return told
+        num_failed = sum(outcome.failure is not None for outcome in outcomes)
+        return search.tell_checked(x, fitness, descriptor, extras, num_failed)
 
     def _infeasible(self):
         """Fitness, descriptor and extras of one that failed; they are of no importance, but for being infeasible."""
         _, descriptor, extras = self._like
         return np.array([-self._settings.sign * np.inf]), np.zeros_like(descriptor), extras
 
-    def _ask(self, search: AskTell, num: int) -> None:
-        if num > 0 and search.can_ask:
-            for x in search.ask(num):
+    def _ask(self, search: AskTell, num: int, in_pieces: bool) -> None:
+        """Sends out what one ask gives, or `in_pieces` as many as can be had."""
+        while num > 0 and search.can_ask:
+            asked = search.ask(num)
+            for x in asked:
                 self._workers.submit(x)
+            num = num - len(asked) if in_pieces else 0
         if not self._workers.num_open:
             raise EvaluationFailed(f"nothing could be evaluated ({self._held[0].failure}).", _partial(search))
 
@@ -194,7 +199,7 @@ class Generational(_InExecutor):
     """A batch is told when all of it is done: the result does not depend on who was first."""
 
     def step(self, search: AskTell, num_left: int) -> list[Rows]:
-        self._ask(search, self._settings.batch_size)
+        self._ask(search, self._settings.batch_size, in_pieces=False)
         outcomes = []
         while self._workers.num_open:
             outcomes.append(self._next(search))
@@ -206,5 +211,5 @@ class SteadyState(_InExecutor):
 
     def step(self, search: AskTell, num_left: int) -> list[Rows]:
         num_open = self._workers.num_open + len(self._held)
-        self._ask(search, min(self._settings.batch_size, num_left) - num_open)
+        self._ask(search, min(self._settings.batch_size, num_left) - num_open, in_pieces=True)
         return self._tell(search, [self._next(search)])

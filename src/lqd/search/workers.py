@@ -1,11 +1,12 @@
 """Solutions evaluated one by one in an executor: processes here, a cluster's workers elsewhere.
 
 Whatever a function raises is brought back as a value, so that an exception of a future always means that its worker
-died. A pool that broke with it is replaced, and those who were in it are tried again one at a time, which shows who is
-to blame; who is to blame too often has failed, and the others go on.
+died; one that exits counts as dead, too. A pool that broke with it is replaced, and those who were in it are tried
+again one at a time, which shows who is to blame; who is to blame too often has failed, and the others go on.
 """
 
 import concurrent.futures
+import contextlib
 import multiprocessing
 import traceback
 import uuid
@@ -44,16 +45,39 @@ class _Waiting(NamedTuple):
 
 
 class _Raised(NamedTuple):
+    kind: str
     summary: str
     details: str
 
 
 def _call(evaluate, x, attempt):
-    """`attempt` is never twice the same: Dask takes equal calls for one, whose result it knows already."""
+    """What a worker does. Copies go in and out: in the same process the function could else change what we hold.
+
+    `attempt` is never twice the same: Dask takes equal calls for one, whose result it knows already.
+    """
     try:
-        return evaluate(x)
-    except Exception as error:
-        return _Raised(f"{type(error).__name__}: {str(error).strip()}".split("\n")[0], traceback.format_exc())
+        return _copied(evaluate(x.copy()))
+    except BaseException as error:  # also sys.exit, which would end a worker, or hang it
+        kind = next((kind.__name__ for kind in (SystemExit, KeyboardInterrupt) if isinstance(error, kind)), "")
+        summary = f"{type(error).__name__}: {str(error).strip()}".split("\n")[0]
+        return _Raised(kind, summary, traceback.format_exc())
+
+
+def _copied(value):
+    """With arrays of its own; what is not an array is looked at later."""
+    if isinstance(value, tuple | list):
+        return [_copied(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _copied(one) for name, one in value.items()}
+    if isinstance(value, np.ndarray):
+        own = value.copy()
+        if own.dtype == object:
+            for where in np.ndindex(own.shape):
+                own[where] = _copied(own[where])
+        return own
+    with contextlib.suppress(Exception):  # a tensor, a table
+        return np.array(value) if hasattr(value, "__array__") else value
+    return value
 
 
 def processes(num: int) -> ProcessPoolExecutor:
@@ -161,11 +185,19 @@ class Workers:
                 raise _not_sendable(error) from error
             self._again(waiting, error, blamed=alone)
         else:
-            raised = None
-            if isinstance(returned, _Raised):
-                raised = WorkerError(returned.summary)
-                raised.add_note(returned.details)
-            self._done.append(Outcome(waiting.number, waiting.x, returned, raised=raised))
+            self._judge(waiting, returned, alone)
+
+    def _judge(self, waiting: _Waiting, returned: Any, alone: bool) -> None:
+        raised = None
+        if isinstance(returned, _Raised):
+            raised = WorkerError(returned.summary)
+            raised.add_note(returned.details)
+            if returned.kind == "KeyboardInterrupt":
+                raise KeyboardInterrupt(returned.summary)
+            if returned.kind == "SystemExit":
+                self._again(waiting, raised, blamed=True)
+                return
+        self._done.append(Outcome(waiting.number, waiting.x, returned, raised=raised))
 
     def _again(self, waiting: _Waiting, error: Exception, blamed: bool = False) -> None:
         waiting = waiting._replace(num_tries=waiting.num_tries + blamed)
