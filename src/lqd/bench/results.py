@@ -156,8 +156,6 @@ class _Made:
     seconds: float
     at: str
     commit: str | None = None
-    commit_note: str = ""
-    platform: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,7 +186,8 @@ def _checked(content: dict[str, Any]) -> dict[str, Setting]:
     """The settings of a manifest's parts; an error if anything that is read from it later is not what it should be."""
     found = records.read(_Manifest, content)
     if found.made:
-        records.read(_Made, found.made)
+        shown = [field.name for field in dataclasses.fields(_Made)]
+        records.read(_Made, {name: found.made[name] for name in shown if name in found.made})
     if found.landscape:
         for name in ("max_dim", "num_generations"):
             records.value_of(int, found.landscape["setting"][name], name)
