@@ -93,11 +93,10 @@ class Run:
             init_sigma=start_scale(task),
         )  # fmt: skip
         whole("num_seeds", self.num_seeds, 1)
-        self._check_folder(out)
         num_generations = settings.num_generations(self.num_evaluations)
         time_limit_s = time_limit(self.time_limit_s)
         with locked(out, "--out"):
-            self._check_folder(out)  # again: another process may have been here
+            self._check_folder(out)
             for path in _left_in(out):
                 path.unlink(missing_ok=True)
             _run(self, out, task, settings, num_generations, time_limit_s)

@@ -7,6 +7,8 @@ to blame; who is to blame too often has failed, and the others go on.
 
 import concurrent.futures
 import multiprocessing
+import os
+import threading
 import traceback
 import uuid
 from collections import deque
@@ -58,7 +60,20 @@ def _call(evaluate, x, attempt):
 
 def processes(num: int) -> ProcessPoolExecutor:
     """So many processes of their own: forked ones may hang, since JAX has threads."""
-    return ProcessPoolExecutor(num, mp_context=multiprocessing.get_context("spawn"))
+    return ProcessPoolExecutor(num, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """In a worker: ends it when the process that started it is gone, however it went. A pool alone waits for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 class Workers:
