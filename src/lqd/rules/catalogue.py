@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -173,11 +174,13 @@ def _found(given: Any, population_size: int | None, descriptor_bounds: Any) -> R
     return protocol.FunctionRule(given) if plain else protocol.OwnRule(given, type(given))
 
 
+OWN = "own."  # how names of fingerprints begin
 _CLASSES: dict[str, type] = {cls.__name__: cls for cls in handmade.CLASSES if cls is not handmade.MapElites}
 
 
 def encode(given) -> tuple[dict[str, np.ndarray], dict]:
-    """A rule as arrays and plain values for a file; a rule that is the user's own code leaves only its name."""
+    """A rule as arrays and plain values for a file; one that is the user's own code leaves its name, and fingerprints
+    of its leaves."""
     if isinstance(given, str) and given in trained.NAMES:
         given = trained.rule(given)  # the weights themselves: another version may have others under this name
     if isinstance(given, str):
@@ -189,7 +192,20 @@ def encode(given) -> tuple[dict[str, np.ndarray], dict]:
         return {"centroids": np.asarray(given.centroids)}, description
     if type(given) in _CLASSES.values():
         return {}, description | {"settings": dataclasses.asdict(given)}
-    return {}, description
+    return _fingerprints(given), description
+
+
+def _fingerprints(given) -> dict[str, np.ndarray]:
+    """SHA-256 of each leaf of a user's own rule, by where it is; nothing of a plain function."""
+    found = {}
+    for where, leaf in jax.tree_util.tree_leaves_with_path(given):
+        if leaf is given:
+            return {}
+        is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        values = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+        digest = hashlib.sha256(f"{values.dtype}|{values.shape}|".encode() + values.tobytes()).digest()
+        found[OWN + jax.tree_util.keystr(where, simple=True, separator=".")] = np.frombuffer(digest, np.uint8)
+    return found
 
 
 def decode(description: dict, arrays: dict[str, np.ndarray]):

@@ -21,9 +21,10 @@ from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE, State
 from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA
 from lqd.io import files
 from lqd.rules.protocol import ready
-from lqd.search import saving
+from lqd.search import same_task, saving
 from lqd.search.extras_table import ExtrasTable
 from lqd.search.result import Result, make_result
+from lqd.search.same_task import LEAST, Answers
 from lqd.search.saving import Saved
 from lqd.search.settings import Settings
 from lqd.types import Evaluation, Population
@@ -84,6 +85,8 @@ class AskTell:
         self._begun = time.perf_counter()
         self._extras = ExtrasTable()
         self._has_warned = False
+        self.task: dict[str, Any] | None = None  # what it is on, where that is known
+        self.first: Answers | None = None  # what was told first
 
     @property
     def _told(self) -> State:
@@ -95,6 +98,11 @@ class AskTell:
     def sign(self) -> float:
         """1 where fitness is maximised, -1 where it is minimised."""
         return self._settings.sign
+
+    @property
+    def batch_size(self) -> int:
+        """Solutions that are asked for at most at once."""
+        return self._settings.batch_size
 
     @property
     def num_evaluations(self) -> int:
@@ -156,11 +164,14 @@ class AskTell:
     def tell_checked(self, x: np.ndarray, fitness: np.ndarray, descriptor: np.ndarray, extras: dict) -> list[Rows]:
         """`tell` for solutions that were asked for, and results that `checks.evaluation` has looked at."""
         s, num_rows = self._settings, len(self._rows)
-        descriptor = checks.float32(descriptor)
+        descriptor, given = checks.float32(descriptor), fitness
         fitness = self._checked_fitness(x, fitness, descriptor)
         if self._state is None:
             self._prepare(descriptor.shape[1])
         self._extras.check(extras, first=self._num_told == 0)
+        if self._num_told == (0 if self.first is None else len(self.first.fitness)) < LEAST:
+            told = same_task.answers(x, given, descriptor)
+            self.first = told if self.first is None else self.first.followed_by(told)
         rows = self._extras.add(extras, len(x))
         for first in range(0, len(x), s.batch_size):
             last = min(first + s.batch_size, len(x))
@@ -249,9 +260,11 @@ class AskTell:
     def save(self, path: files.PathLike) -> pathlib.Path:
         """Everything needed to go on, in one file."""
         arrays = {} if self._state is None else self._extras.arrays()
+        arrays |= {} if self.first is None else self.first.arrays()
         rows = Rows.join(self._rows) if self._rows else None
         description = {
             "backend": "host",
+            "task": self.task,
             "num_start_asked": self._num_start_asked,
             "num_asks": self._num_asks,
             "num_told": self._num_told,
@@ -271,6 +284,7 @@ class AskTell:
 
     @classmethod
     def _from(cls, saved: Saved, path, rule, reproduction) -> "AskTell":
+        saved.check_random()
         settings = dict(saved.description["settings"])
         if rule is None:
             rule = saved.rule()
@@ -294,6 +308,7 @@ class AskTell:
             raise ValueError("counters beyond 2**31")
         self._num_start_asked, self._num_asks, self._num_told, self.num_failed = start_asked, asks, told, failed
         self._begun = time.perf_counter() - checks.real("elapsed_s", description["elapsed_s"])
+        self.task, self.first = description.get("task"), saved.first
         if saved.under("state."):
             self._prepare(saved.arrays["state.population.descriptor"].shape[-1])
             self._extras.names = description["extras"]

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +14,10 @@ from lqd.evolution import driver, loop
 from lqd.evolution.driver import Rows
 from lqd.evolution.loop import Faults, State
 from lqd.io.files import understood
-from lqd.search import saving
+from lqd.search import same_task, saving
 from lqd.search.progress import Callback, failed, interrupted, told_to_stop
 from lqd.search.result import Result, make_result
+from lqd.search.same_task import MOST, Answers, Row
 from lqd.search.saving import CheckpointFolder
 from lqd.search.settings import Settings
 from lqd.tasks.function import FunctionTask
@@ -30,6 +32,7 @@ def optimize(
     callback: Callback | None = None,
     time_limit_s: float | None = None,
     folder: CheckpointFolder | None = None,
+    recheck: bool = True,
 ) -> Result:
     """See `lqd.optimize`."""
     task, descriptor_dim = _as_task(evaluate, settings)
@@ -37,8 +40,13 @@ def optimize(
     with folder.lock() if folder is not None else contextlib.nullcontext():
         total = settings.population_size + num_generations * settings.batch_size
         saved = None if folder is None else folder.saved(settings, "jax", total, evaluate)
-        before = None if saved is None else search.restored(saved)
-        return _run(search, num_generations, callback, time_limit_s, folder, before)
+        before, first = None, None
+        if folder is not None and saved is not None:
+            before, first = search.restored(saved), saved.first
+            if recheck and first is not None and not same_task.says_all(evaluate):
+                same_task.check(folder.path, first, search.answers)
+        search.described = same_task.described(evaluate)
+        return _run(search, num_generations, callback, time_limit_s, folder, before, first)
 
 
 class _Search:
@@ -48,13 +56,24 @@ class _Search:
         self.tasks, self.settings = Repeated(task, 1), settings
         self.rule = settings.resolved_rule(descriptor_dim)
         self.start, self.centroids = settings.start(), settings.centroids(descriptor_dim)
+        self.described: dict[str, Any] | None = None
+
+    def _begin(self, key) -> State:
+        return loop.begin(key, self.tasks, self.rule, self.settings.population_size, self.start, self.centroids)
+
+    def answers(self) -> list[Row]:
+        """What comes of the start population, evaluated again."""
+        try:
+            return first_answers(jax.jit(self._begin)(self.settings.key())).rows
+        except KeyboardInterrupt as error:
+            raise interrupted(None) from error
+        except Exception as error:  # a host callback may raise anything
+            raise failed(error, None) from error
 
     def restored(self, saved: saving.Saved) -> tuple[list[State], Rows]:
         """State and history of a run that was kept."""
-        key, size = self.settings.key(), self.settings.population_size
-        like = jax.eval_shape(
-            lambda key: loop.begin(key, self.tasks, self.rule, size, self.start, self.centroids), key
-        )  # fmt: skip
+        key = self.settings.key()
+        like = jax.eval_shape(self._begin, key)
         with understood(saved.path):
             state = saved.state(dataclasses.replace(like, key=key))
             rows = saved.rows(state, self.settings.offset())
@@ -63,20 +82,31 @@ class _Search:
             return [state], rows
 
 
+def first_answers(state: State) -> Answers:
+    """Of a start population."""
+    population = state.population
+    return same_task.answers(*(part[0, :MOST] for part in (population.x, population.fitness, population.descriptor)))
+
+
 def _run(
-    search: _Search, num_generations: int, callback, time_limit_s, folder: CheckpointFolder | None, before
-) -> Result:
+    search: _Search, num_generations: int, callback, time_limit_s, folder: CheckpointFolder | None, before,
+    first: Answers | None,
+) -> Result:  # fmt: skip
     settings = search.settings
     raised: list[BaseException] = []
 
     def save(state: State, history: list[Rows], now: bool = False) -> None:
         if folder is None:
             return
-        description = {"backend": "jax", "num_told": int(history[-1].num_evaluations[-1])}
-        folder.keep(lambda path: saving.write(path, settings, state, Rows.join(history), {}, description), now)
+        description = {"backend": "jax", "num_told": int(history[-1].num_evaluations[-1]), "task": search.described}
+        arrays = {} if first is None else first.arrays()
+        folder.keep(lambda path: saving.write(path, settings, state, Rows.join(history), arrays, description), now)
 
     def look(states: list[State], history: list[Rows]) -> bool:
+        nonlocal first
         try:
+            if before is None and first is None:  # this is the start
+                first = first_answers(states[0])
             if told_to_stop(callback, history[-1:], settings.sign):
                 return True
             if _fault(states[0].faults, settings) is None:

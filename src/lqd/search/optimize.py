@@ -56,6 +56,7 @@ def optimize(
     steady_state: bool = False,
     checkpoint: Any = None,
     resume: bool = False,
+    recheck: bool = True,
     seed: int = 0,
 ) -> Result:
     """A diverse set of good solutions of `evaluate`.
@@ -96,6 +97,8 @@ def optimize(
         checkpoint: A folder that the run is kept in, written from time to time and at the end.
         resume: Go on with what the folder holds, as if nothing had happened; also with a larger `num_evaluations`. In
             an empty folder the run begins.
+        recheck: On resume, evaluate the first batch once more (in an executor its first four solutions), to see that it
+            is the function of before; another one is refused, a noisy one is not. False takes your word for it.
         seed: Equal seeds give equal results on equal machines.
 
     Raises:
@@ -130,6 +133,7 @@ def optimize(
     if callback is not None and not callable(callback):
         raise InvalidInput(f"callback must be a function, got {callback!r}.")
     options: dict[str, Any] = {"callback": callback, "time_limit_s": time_limit_s, "folder": None}
+    options["recheck"] = checks.flag("recheck", recheck)
     if checkpoint is not None:
         options["folder"] = CheckpointFolder(checkpoint, resume)
     elif checks.flag("resume", resume):
