@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lqd.checks import box, float32, function_of_arrays, numbers_array, whole
+from lqd.checks import seed as checked_seed
 from lqd.errors import InvalidInput, unknown
 from lqd.io import files
 from lqd.rules import cvt, handmade, protocol, trained
@@ -51,12 +52,12 @@ def _map_elites(centroids=None, descriptor_bounds=None, num_cells: int = 128, se
             f"descriptor_bounds={descriptor_bounds!r} does not say how many dimensions there are: give vectors, "
             f"e.g. ([{low[0]:g}, {low[0]:g}], [{high[0]:g}, {high[0]:g}]) for two."
         )
-    return handmade.MapElites(cvt.centroids(num_cells, low, high, seed))
+    return handmade.MapElites(cvt.centroids(num_cells, low, high, checked_seed(seed)))
 
 
 def _untrained(seed: int = 0, descriptor_dim: int = 2, num_layers: int = 4, num_features: int = 16, num_heads: int = 4):
     architecture = Architecture(descriptor_dim, num_layers, num_features, num_heads, num_features)
-    return Learned.init(jax.random.key(seed), architecture)
+    return Learned.init(jax.random.key(checked_seed(seed)), architecture)
 
 
 class Entry(NamedTuple):
@@ -167,6 +168,8 @@ def _found(given: Any, population_size: int | None, descriptor_bounds: Any) -> R
     if not callable(given):
         raise InvalidInput(f"rule must be a name, a file of weights or a callable, got {given!r}.")
     ours: tuple[type[Rule], ...] = (*handmade.CLASSES, Learned, protocol.FunctionRule, protocol.OwnRule)
+    if isinstance(given, Learned) and not trained.is_finite(given):
+        raise InvalidInput("rule has weights that are not finite (NaN or infinity): its scores would say nothing.")
     if isinstance(given, ours):
         return given
     leaves = jax.tree.leaves(given)

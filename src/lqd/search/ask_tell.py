@@ -134,7 +134,7 @@ class AskTell:
         if self._num_start_asked < s.population_size:
             first = self._num_start_asked
             self._num_start_asked = min(first + num, s.population_size)
-            return self._points[first : self._num_start_asked].copy()
+            return self._finite(self._points[first : self._num_start_asked].copy())
         if self._state is None:
             raise InvalidInput(
                 "ask: all start points are handed out and nothing was told yet; tell some results first."
@@ -143,9 +143,11 @@ class AskTell:
             self._told, jnp.int32(self._num_asks), self._operator, self._box, s.batch_size, self._start
         )
         self._num_asks += 1
-        x = np.array(x[0, :num])
+        return self._finite(np.array(x[0, :num]))
+
+    def _finite(self, x: np.ndarray) -> np.ndarray:
         if not np.isfinite(x).all():
-            raise InvalidInput("reproduction must return finite numbers; it returned NaN or infinity.")
+            raise checks.lost_genotypes(self._settings.reproduction is not None)
         return x
 
     def tell(self, x, fitness, descriptor, extras: dict | None = None) -> list[Rows]:

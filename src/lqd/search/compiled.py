@@ -7,12 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool
 
 from lqd import checks
 from lqd.errors import InvalidInput
 from lqd.evolution import driver, loop
 from lqd.evolution.driver import Rows
-from lqd.evolution.loop import Faults, State
+from lqd.evolution.loop import State
 from lqd.io.files import understood
 from lqd.search import same_task, saving
 from lqd.search.progress import Callback, failed, interrupted, told_to_stop
@@ -22,6 +23,7 @@ from lqd.search.saving import CheckpointFolder
 from lqd.search.settings import Settings
 from lqd.tasks.function import FunctionTask
 from lqd.tasks.task import Repeated, Task
+from lqd.types import Population
 
 
 def optimize(
@@ -109,12 +111,12 @@ def _run(
                 first = first_answers(states[0])
             if told_to_stop(callback, history[-1:], settings.sign):
                 return True
-            if _fault(states[0].faults, settings) is None:
+            if _fault(states[0], settings) is None:
                 save(states[0], history)
         except BaseException as error:  # kept until the result is there to go with it
             raised.append(error)
             return True
-        return _fault(states[0].faults, settings) is not None
+        return _fault(states[0], settings) is not None
 
     try:
         run = driver.run(
@@ -129,7 +131,7 @@ def _run(
     except Exception as error:
         raise failed(error, None) from error
     (state,) = run.states
-    fault = _fault(state.faults, settings)
+    fault = _fault(state, settings)
     stopped_by = "error" if fault is not None or raised else run.stopped_by
     if fault is None and not raised:
         save(state, [run.rows], now=True)
@@ -145,7 +147,18 @@ def _run(
     return result
 
 
-def _fault(faults: Faults, settings: Settings) -> InvalidInput | None:
+@jax.jit
+def _is_lost(parts: list[Population], others: list[Array]) -> Bool[Array, ""]:
+    """Whether somebody is not made of finite numbers."""
+    lost = [jnp.any(~jnp.isfinite(part.x) & part.filled[..., None]) for part in parts]
+    return jnp.any(jnp.stack(lost + [jnp.any(~jnp.isfinite(x)) for x in others]))
+
+
+def _fault(state: State, settings: Settings) -> InvalidInput | None:
+    faults = state.faults
+    first = [faults.nan_x, faults.infinite_x]  # those of whom there is nothing else left
+    if _is_lost([state.population, state.best, *([] if state.archive is None else [state.archive.elites])], first):
+        return checks.lost_genotypes(settings.reproduction is not None)
     num_nan, num_infinite = int(faults.num_nan[0]), int(faults.num_infinite[0])
     if num_infinite:
         return checks.infinite_fitness(num_infinite, np.asarray(faults.infinite_x[0]), settings.minimize)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lqd import checks
-from lqd.errors import EvaluationFailed, InvalidInput
+from lqd.errors import EvaluationFailed
 from lqd.evolution.driver import Rows
 from lqd.search import same_task
 from lqd.search.ask_tell import AskTell
@@ -172,15 +172,13 @@ class _InExecutor:
             for outcome in outcomes
             if outcome.failure is None
         }
-        self._like = [self._like, *checked.values()][-1]
+        self._like = self._like or next(iter(checked.values()), None)
         self._held = outcomes if self._like is None else []
         if self._held:
             return []
-        rows = [checked.get(outcome.number) or self._infeasible() for outcome in outcomes]
-        names = sorted(self._like[2])
-        different = next((sorted(row[2]) for row in rows if sorted(row[2]) != names), None)
-        if different is not None:
-            raise InvalidInput(f"evaluate must return the same extras always: {names}, then {different}.")
+        for row in checked.values():
+            checks.alike(self._like, row)
+        rows, names = [checked.get(outcome.number) or self._infeasible() for outcome in outcomes], sorted(self._like[2])
         x = np.stack([outcome.x for outcome in outcomes])
         fitness, descriptor = (np.concatenate([row[i] for row in rows]) for i in (0, 1))
         extras = {name: np.concatenate([row[2][name] for row in rows]) for name in names}

@@ -45,9 +45,7 @@ class Settings:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         for name in ("dim", "population_size", "batch_size"):
             put(name, checks.size(name, getattr(self, name)))
-        put("seed", checks.whole("seed", self.seed, 0))
-        if self.seed >= 2**32:
-            raise InvalidInput(f"seed must be below 2**32, got {self.seed}.")
+        put("seed", checks.seed(self.seed))
         put("iso_sigma", checks.real("iso_sigma", self.iso_sigma))
         put("line_sigma", checks.real("line_sigma", self.line_sigma))
         init_sigma = 1.0 if self.init_sigma is None else self.init_sigma
