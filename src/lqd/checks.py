@@ -9,19 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lqd.errors import InvalidInput
+from lqd.errors import InvalidInput, shown
 
 LARGEST_SIZE = 2**24  # of anything that is kept in memory
 LARGEST = float(np.finfo(np.float32).max)
-
-
-def shown(value) -> str:
-    """A value in a message: short, and whatever it is."""
-    try:
-        text = repr(value)
-    except Exception:  # whole numbers of thousands of digits, say
-        return f"a {type(value).__name__} that cannot be shown"
-    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def size(name: str, value) -> int:

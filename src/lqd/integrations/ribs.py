@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lqd import checks
-from lqd.errors import InvalidInput
+from lqd.errors import InvalidInput, shown
 from lqd.evolution import loop
 from lqd.rules import catalogue, neighbours
 from lqd.rules.protocol import Rule, ready
@@ -99,7 +99,9 @@ class LQDArchive(ArchiveBase):
             return np.empty(0), np.empty(0)
         bounds = np.asarray(list(ranges), np.float64)
         if bounds.shape != (self.measure_dim, 2) or not (bounds[:, 0] < bounds[:, 1]).all():
-            raise InvalidInput(f"ranges must be {self.measure_dim} pairs (low, high) with low < high, got {ranges!r}.")
+            raise InvalidInput(
+                f"ranges must be {self.measure_dim} pairs (low, high) with low < high, got {shown(ranges)}."
+            )
         return bounds[:, 0], bounds[:, 1]
 
     # Properties

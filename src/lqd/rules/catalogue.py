@@ -13,7 +13,7 @@ import numpy as np
 
 from lqd.checks import box, float32, function_of_arrays, numbers_array, whole
 from lqd.checks import seed as checked_seed
-from lqd.errors import InvalidInput, unknown
+from lqd.errors import InvalidInput, shown, unknown
 from lqd.io import files
 from lqd.rules import cvt, handmade, protocol, trained
 from lqd.rules.learned.network import Architecture
@@ -49,7 +49,7 @@ def _map_elites(centroids=None, descriptor_bounds=None, num_cells: int = 128, se
     num_cells = whole("num_cells", num_cells, 1)
     if all(np.ndim(end) == 0 for end in descriptor_bounds):
         raise InvalidInput(
-            f"descriptor_bounds={descriptor_bounds!r} does not say how many dimensions there are: give vectors, "
+            f"descriptor_bounds={shown(descriptor_bounds)} does not say how many dimensions there are: give vectors, "
             f"e.g. ([{low[0]:g}, {low[0]:g}], [{high[0]:g}, {high[0]:g}]) for two."
         )
     return handmade.MapElites(cvt.centroids(num_cells, low, high, checked_seed(seed)))
@@ -166,7 +166,7 @@ def _found(given: Any, population_size: int | None, descriptor_bounds: Any) -> R
             f"lost. Use at most {population_size} cells, or population_size={num_cells}."
         )
     if not callable(given):
-        raise InvalidInput(f"rule must be a name, a file of weights or a callable, got {given!r}.")
+        raise InvalidInput(f"rule must be a name, a file of weights or a callable, got {shown(given)}.")
     ours: tuple[type[Rule], ...] = (*handmade.CLASSES, Learned, protocol.FunctionRule, protocol.OwnRule)
     if isinstance(given, Learned) and not trained.is_finite(given):
         raise InvalidInput("rule has weights that are not finite (NaN or infinity): its scores would say nothing.")

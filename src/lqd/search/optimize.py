@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from lqd import checks
-from lqd.errors import InvalidInput
+from lqd.errors import InvalidInput, shown
 from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
 from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA
 from lqd.search import compiled, host
@@ -22,7 +22,9 @@ def traceable(function: Callable) -> Callable:
     try:
         setattr(function, "__lqd_traceable__", True)  # noqa: B010
     except (AttributeError, TypeError) as error:
-        raise InvalidInput(f"{function!r} cannot be marked; wrap it in a function, or use backend='jax'.") from error
+        raise InvalidInput(
+            f"{shown(function)} cannot be marked; wrap it in a function, or use backend='jax'."
+        ) from error
     return function
 
 
@@ -118,7 +120,7 @@ def optimize(
         init_sigma = start_scale(evaluate) if init_sigma is None else init_sigma
         descriptor_bounds = evaluate.descriptor_bounds if descriptor_bounds is None else descriptor_bounds
     elif not callable(evaluate):
-        raise InvalidInput(f"evaluate must be a function of a batch of solutions, or a task, got {evaluate!r}.")
+        raise InvalidInput(f"evaluate must be a function of a batch of solutions, or a task, got {shown(evaluate)}.")
     elif dim is None:
         raise InvalidInput("dim, the length of a solution, is missing: optimize(evaluate, dim=..., ...).")
     settings = Settings(
@@ -131,7 +133,7 @@ def optimize(
     time_limit_s = checks.time_limit(time_limit_s)
     checks.one_of("backend", backend, ("auto", "jax", "host"))
     if callback is not None and not callable(callback):
-        raise InvalidInput(f"callback must be a function, got {callback!r}.")
+        raise InvalidInput(f"callback must be a function, got {shown(callback)}.")
     options: dict[str, Any] = {"callback": callback, "time_limit_s": time_limit_s, "folder": None}
     options["recheck"] = checks.flag("recheck", recheck)
     if checkpoint is not None:

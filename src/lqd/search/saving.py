@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lqd import checks
-from lqd.errors import InvalidInput, Unreadable
+from lqd.errors import InvalidInput, Unreadable, shown
 from lqd.evolution.driver import Rows
 from lqd.evolution.loop import State, measure
 from lqd.io import files
@@ -199,7 +199,7 @@ class CheckpointFolder:
 
     def __init__(self, folder, resume: bool):
         if not isinstance(folder, str | os.PathLike):
-            raise InvalidInput(f"checkpoint must be a folder, got {folder!r}.")
+            raise InvalidInput(f"checkpoint must be a folder, got {shown(folder)}.")
         self.folder, self.resume = pathlib.Path(folder), checks.flag("resume", resume)
         self.path = self.folder / "state.safetensors"
         self._throttle = Throttle(EVERY_S, SHARE, at_once=True)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lqd import checks
-from lqd.errors import InvalidInput
+from lqd.errors import InvalidInput, shown
 from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE, Start
 from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA, FunctionOperator, IsoLine, Operator
 from lqd.rules import catalogue, cvt, trained
@@ -78,7 +78,7 @@ class Settings:
         if self.reproduction is None:
             return
         if not callable(self.reproduction):
-            raise InvalidInput(f"reproduction must be a function (key, x1, x2) -> x, got {self.reproduction!r}.")
+            raise InvalidInput(f"reproduction must be a function (key, x1, x2) -> x, got {shown(self.reproduction)}.")
         x = jax.ShapeDtypeStruct((self.dim,), jnp.float32)
         contract = "(key, x1 (dim,), x2 (dim,)) -> x (dim,)"
         checks.function_of_arrays("reproduction", self.operator(), contract, x.shape, _A_KEY, x, x)
@@ -123,7 +123,10 @@ class Settings:
                 f"num_evaluations={budget} is less than the start population and one batch "
                 f"({self.population_size} + {self.batch_size}); give more, or a smaller population_size."
             )
-        return (budget - self.population_size) // self.batch_size
+        num = (budget - self.population_size) // self.batch_size
+        if num >= 2**31:
+            raise InvalidInput(f"num_evaluations must be less than 2**31 batches, got {shown(num_evaluations)}.")
+        return num
 
     def centroids(self, descriptor_dim: int):
         """Cells of the passive archive, the same for every rule."""
