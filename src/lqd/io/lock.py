@@ -58,7 +58,7 @@ def locked(folder: pathlib.Path, name: str, shared: bool = False):
         descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     except (OSError, ValueError) as error:  # the second: a name with a zero byte in it
         reason = getattr(error, "strerror", None) or error
-        raise InvalidInput(f"{name} {str(folder):.300} cannot be written to ({reason}).") from error
+        raise InvalidInput(f"{name} {folder!s:.300} cannot be written to ({reason}).") from error
     _held.add(descriptor)
     try:
         _lock(descriptor, folder, name, shared)
