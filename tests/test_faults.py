@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lqd.io.files import read_arrays, torn_files
+from lqd.io.files import PART, read_arrays
 from lqd.meta.log import read as read_log
 
 pytestmark = pytest.mark.as_users  # processes that are started again and again: as users do it
@@ -151,7 +151,7 @@ def test_stopped_at_random_moments(name, how, start, undisturbed, tmp_path, requ
     assert process.returncode == 0, f"seed {seed}: {errors}"
     assert_same(name, expected, out)
     if name != "ask_tell":  # whoever holds a folder clears up in it
-        assert not torn_files(out, below=True)
+        assert not [*out.rglob(f".*{PART}")]
 
 
 @pytest.mark.parametrize("name", SEARCHES)
@@ -184,7 +184,7 @@ def test_no_room_left(name, start, undisturbed, tmp_path):
         assert len(errors.strip().splitlines()) == 1
         assert process.returncode == 2
     assert_all_whole(out)
-    assert not torn_files(out, below=True)
+    assert not [*out.rglob(f".*{PART}")]
     process = start(name, out)
     errors = process.communicate(timeout=300)[1]
     assert process.returncode == 0, errors

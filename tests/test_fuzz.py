@@ -4,12 +4,21 @@ Three seeded fuzzers: files with damaged bytes and strange but well-formed conte
 and flags on the command line. An exception of any other kind, or a NaN in a ranking, is a failure that names its seed.
 """
 
+import datetime
+import decimal
+import fractions
 import json
+import pathlib
 import random
+import signal
 import struct
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 import safetensors.numpy
 
@@ -21,6 +30,8 @@ from lqd.cli import bench, demo, figure, imitate, report, rerun, run, seeds, sho
 from lqd.errors import InvalidInput
 from lqd.io import files
 from lqd.meta import trainer
+
+pool = ThreadPoolExecutor(2)
 
 
 class Reached(Exception):
@@ -252,6 +263,120 @@ def test_searches(num):
         except Exception as error:
             raise AssertionError(f"seed {seed}: {given}") from error
     assert num_ran > 0.1 * num
+
+
+class Hostile:
+    """Not what it says that it is."""
+
+    def __init__(self, what):
+        self.what = what
+
+    def __repr__(self):
+        raise RuntimeError("no words")
+
+    def __float__(self):
+        raise RuntimeError("no number")
+
+    def __iter__(self):
+        return iter((self, self))
+
+    def __len__(self):
+        return 2
+
+    def __eq__(self, other):
+        raise RuntimeError("not to be compared")
+
+    __hash__ = None
+
+
+def hostile(rng: random.Random):
+    """Anything but what an argument should be, made anew each time."""
+    number = rng.choice([0, 1, -1, 2, 2**24, 2**31, 2**32, 2**63, 10**400, 10**5000, 0.5, 1e39, 1e308, 5e-324])
+    choices = [
+        *ODD, number, -number, np.nan, -np.inf, 1j, np.float32("nan"), np.int64(3), np.bool_(True), b"x", object(),
+        Hostile("x"), Hostile, lambda: 1, lambda *_: None, print, range(2), {1, 2}, {}, {"low": 0, "high": 1},
+        (0, 1, 2), (1, 0), (0, 0), (None, None), ("0", "1"), ((0, 0), (1, 1)), ([0], [1]), ([0, 0], [1, np.nan]),
+        (0, [1, 1]), ([[0, 1], [0, 1]]), (Hostile("low"), 1), np.zeros(0), np.zeros((2, 0)), np.zeros((2, 2, 2)),
+        np.array(["0", "1"]), np.array([0, 1], object), np.array([None, None]), np.zeros((2, 2), "M8[s]"),
+        np.ma.array([0.0, 1.0], mask=[0, 1]), np.ma.masked, pd.DataFrame([[0, 0], [1, 1]]), pd.Series([0, 1]),
+        pd.Series([0, None]), pd.Timestamp(0), iter((0, 1)), (n for n in (0, 1)), jnp.arange(2.0), jax.random.key(0),
+        jnp.zeros((2, 2), jnp.bfloat16), float, np.dtype("f4"), pathlib.Path("none.safetensors"), "ga", "lqd-f", "jax",
+        "none.safetensors", lqd.rule("ga"), lqd.tasks.make("arm"), ValueError("x"), Ellipsis, NotImplemented,
+        memoryview(b"01"),
+        decimal.Decimal(1), fractions.Fraction(1, 3), datetime.timedelta(1), [[[]]], [1, [2, 3]], [np.ma.masked, 1],
+    ]  # fmt: skip
+    return rng.choice(choices)
+
+
+def host_answer(rng: random.Random):
+    """An evaluate that mostly answers as it should."""
+    odd, what = rng.random() < 0.2, hostile(rng)
+
+    def evaluate(x):
+        fitness, descriptor, extras = -(x**2).sum(axis=1), x[:, :2], {"e": x[:, 0]}
+        if odd:
+            fitness, descriptor, extras = rng.choice([
+                (what, descriptor, extras), (fitness, what, extras), (fitness, descriptor, what),
+                (fitness, descriptor, {"e": what}), ([what] * len(x), descriptor, extras),
+                (fitness, descriptor, {"e": [what] * len(x)}),
+            ])  # fmt: skip
+        return what if odd and rng.random() < 0.1 else (fitness, descriptor, extras)
+
+    return evaluate
+
+
+HOSTILE = [*ARGUMENTS, "num_evaluations", "callback", "backend", "reproduction", "time_limit_s", "executor"]
+HOSTILE += ["steady_state", "checkpoint", "resume", "recheck", "evaluate"]
+SECONDS = 60  # after which a case counts as one that hangs
+
+
+def too_long(*_):
+    raise AssertionError(f"it hangs: more than {SECONDS} s")
+
+
+def hostile_case(seed: int, folder: pathlib.Path) -> bool:
+    """Whether it ran; anything but a right result or an error of ours is an exception."""
+    rng = random.Random(seed)
+    given = {"evaluate": host_answer(rng), "dim": 2, "bounds": (-1, 2), "population_size": 4, "batch_size": 2}
+    given |= {"num_evaluations": 10, "rule": "ga", "backend": "host", "time_limit_s": 1}  # a budget may be huge
+    if rng.random() < 0.2:
+        given |= {"checkpoint": folder / f"run-{seed % 50}", "resume": True}
+    if rng.random() < 0.2:
+        given["executor"] = pool
+    changed = rng.sample(HOSTILE, rng.choice([0, 1, 1, 1, 2, 3]))
+    given |= {name: hostile(rng) for name in changed}
+    try:
+        result = lqd.optimize(**given)
+    except (InvalidInput, lqd.EvaluationFailed) as error:
+        if not 10 < len(str(error)) < 2000:
+            raise AssertionError("nobody can read that") from error
+        return False
+    low, high = result.info["bounds"] or (-np.inf, np.inf)
+    assert ((result.x >= low) & (result.x <= high)).all()
+    assert np.isfinite(result.fitness).all()
+    assert np.isfinite(result.descriptor).all()
+    assert len(result.x) <= result.info["population_size"]
+    if "bounds" not in changed and not isinstance(given["evaluate"], lqd.tasks.Task):
+        assert (low, high) == (-1, 2)
+    return True
+
+
+def test_hostile_arguments_of_optimize(num, tmp_path, monkeypatch):
+    """One or several arguments of a plain run are anything: a right answer, or an error of ours that can be shown."""
+    monkeypatch.chdir(tmp_path)
+    before, num_ran = signal.signal(signal.SIGALRM, too_long), 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for seed in range(num):
+            signal.alarm(SECONDS)
+            try:
+                num_ran += hostile_case(seed, tmp_path)
+            except Exception as error:
+                raise AssertionError(f"seed {seed}") from error
+            finally:
+                signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+    assert 0.1 * num < num_ran < 0.9 * num
 
 
 # The command line

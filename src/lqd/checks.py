@@ -2,28 +2,37 @@
 
 import importlib
 import numbers
+from collections.abc import Mapping, Set
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lqd.errors import InvalidInput
+from lqd.errors import InvalidInput, shown
 
 LARGEST_SIZE = 2**24  # of anything that is kept in memory
+LARGEST = float(np.finfo(np.float32).max)
 
 
 def size(name: str, value) -> int:
     """How many of something are kept in memory."""
     if whole(name, value, 1) > LARGEST_SIZE:
-        raise InvalidInput(f"{name} must be at most {LARGEST_SIZE:,}, got {value}.")
+        raise InvalidInput(f"{name} must be at most {LARGEST_SIZE:,}, got {shown(value)}.")
     return int(value)
 
 
 def whole(name: str, value, least: int) -> int:
     """A whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
+        raise InvalidInput(f"{name} must be a whole number of at least {least}, got {shown(value)}.")
+    return int(value)
+
+
+def seed(value, name: str = "seed") -> int:
+    """A seed; larger ones would count from 0 again, and two of them give the same random numbers."""
+    if whole(name, value, 0) >= 2**32:
+        raise InvalidInput(f"{name} must be below 2**32, got {shown(value)}.")
     return int(value)
 
 
@@ -39,15 +48,32 @@ def installed(module: str, extra: str, what: str) -> Any:
 def flag(name: str, value) -> bool:
     """True or False, and nothing that merely counts as such: the text 'no' counts as true."""
     if not isinstance(value, bool | np.bool_):
-        raise InvalidInput(f"{name} must be True or False, got {value!r}.")
+        raise InvalidInput(f"{name} must be True or False, got {shown(value)}.")
     return bool(value)
 
 
 def finite(name: str, value) -> float:
-    """Any finite number."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not np.isfinite(float(value)):
-        raise InvalidInput(f"{name} must be finite, got {value!r}.")
-    return float(value)
+    """Any finite number, as far as single precision goes."""
+    if (number := _number(value)) is None:
+        raise InvalidInput(f"{name} must be finite, got {shown(value)}.")
+    return _single(name, number, value)
+
+
+def _number(value) -> float | None:
+    """A number that is not NaN as a float; None for anything else, also for one that is infinite."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return LARGEST * 2
+    return number if np.isfinite(number) else None
+
+
+def _single(name: str, number: float, value) -> float:
+    if abs(number) > LARGEST:
+        raise InvalidInput(f"{name} must be at most 3.4e38, as far as single precision goes, got {shown(value)}.")
+    return number
 
 
 def float32(array: np.ndarray) -> np.ndarray:
@@ -63,10 +89,11 @@ def is_real(dtype) -> bool:
 
 def real(name: str, value, *, positive: bool = False) -> float:
     """A finite number of at least 0, or above 0."""
-    ok = isinstance(value, numbers.Real) and not isinstance(value, bool) and np.isfinite(float(value))
-    if not ok or value < 0 or (positive and value == 0):
-        raise InvalidInput(f"{name} must be a finite number {'above' if positive else 'of at least'} 0, got {value!r}.")
-    return float(value)
+    number = _number(value)
+    if number is None or value < 0 or (positive and value == 0):
+        least = "above" if positive else "of at least"
+        raise InvalidInput(f"{name} must be a finite number {least} 0, got {shown(value)}.")
+    return _single(name, number, value)
 
 
 def time_limit(value) -> float | None:
@@ -75,20 +102,28 @@ def time_limit(value) -> float | None:
 
 
 def one_of(name: str, value, choices: tuple[str, ...]) -> str:
-    if value not in choices:
-        raise InvalidInput(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidInput(f"{name} must be one of {', '.join(map(repr, choices))}, got {shown(value)}.")
     return value
 
 
 def box(name: str, bounds, dim: int | None) -> tuple[np.ndarray, np.ndarray]:
     """Both ends of a box as float32 vectors; numbers are repeated `dim` times, where `dim` is known."""
     example = "(low, high) with numbers or vectors, e.g. (-5, 5) or ([0, 0], [1, 1])"
+    if hasattr(bounds, "columns"):  # which is what comes out of a table, one by one
+        kind = type(bounds).__name__
+        raise InvalidInput(
+            f"{name} must be {example}, got a {kind}; take its columns: (low.to_numpy(), high.to_numpy())."
+        )
+    if isinstance(bounds, Mapping | Set | str | bytes):
+        raise InvalidInput(f"{name} must be {example}, got {shown(bounds)}.")
     try:
-        with np.errstate(over="ignore"):
-            low, high = (np.asarray(end, np.float32) for end in bounds)
-    except (TypeError, ValueError) as error:
+        low, high = (_end(name, end) for end in bounds)
+    except InvalidInput:
+        raise
+    except Exception as error:  # whatever does not give two ends, or not of numbers
         pairs = " For one pair per dimension, transpose: tuple(zip(*bounds))." if _is_pairs(bounds) else ""
-        raise InvalidInput(f"{name} must be {example}, got {bounds!r}.{pairs}") from error
+        raise InvalidInput(f"{name} must be {example}, got {shown(bounds)}.{pairs}") from error
     if low.ndim > 1 or high.ndim > 1:
         raise InvalidInput(f"{name} must be {example}, got shapes {low.shape} and {high.shape}.")
     size = dim if dim is not None else max(low.size, high.size)
@@ -97,23 +132,32 @@ def box(name: str, bounds, dim: int | None) -> tuple[np.ndarray, np.ndarray]:
             raise InvalidInput(f"{name}: the {label} end has {end.size} entries, expected {size}.")
     low, high = (np.array(np.broadcast_to(end, (size,))) for end in (low, high))
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        raise InvalidInput(f"{name} must be finite, got {bounds!r}; for an unbounded search give None.")
+        raise InvalidInput(f"{name} must be finite, got {shown(bounds)}; for an unbounded search give None.")
     if not (low < high).all():
         hint = ""
         if low.size == 2 and low[0] < low[1] and high[0] < high[1]:
             hint = f" For one pair per dimension, transpose: ([{low[0]:g}, {high[0]:g}], [{low[1]:g}, {high[1]:g}])."
         elif (low == high).any():
             hint = " They are compared, like everything, in float32."
-        raise InvalidInput(f"{name} must have each lower end below the upper one, got {bounds!r}.{hint}")
+        raise InvalidInput(f"{name} must have each lower end below the upper one, got {shown(bounds)}.{hint}")
     if not np.isfinite(float32(high.astype(np.float64) - low)).all():
-        raise InvalidInput(f"{name} must not be wider than float32 can say (3.4e38), got {bounds!r}.")
+        raise InvalidInput(f"{name} must not be wider than float32 can say (3.4e38), got {shown(bounds)}.")
     return low, high
+
+
+def _end(name: str, end) -> np.ndarray:
+    """One end of a box in float32; beyond it, infinite."""
+    unmasked(name, end)
+    array = np.asarray(end)
+    if array.dtype != object and not is_real(array.dtype):
+        raise TypeError(f"not numbers: {array.dtype}")
+    return float32(array)
 
 
 def _is_pairs(bounds) -> bool:
     try:
         return np.ndim(bounds) == 2 and np.shape(bounds)[1] == 2
-    except (TypeError, ValueError):
+    except Exception:
         return False
 
 
@@ -150,6 +194,7 @@ def lost_differences(exact: np.ndarray, rounded: np.ndarray) -> str | None:
 
 def numbers_array(name: str, value, what: str) -> np.ndarray:
     """Anything array-like of real numbers."""
+    unmasked(name, value, f"{what}: ")
     try:
         array = np.asarray(value)
     except Exception as error:  # ragged lists, tracers, tensors that must be detached first
@@ -157,6 +202,12 @@ def numbers_array(name: str, value, what: str) -> np.ndarray:
     if not is_real(array.dtype):
         raise InvalidInput(f"{what}: {name} must hold real numbers, got dtype {array.dtype}.")
     return array
+
+
+def unmasked(name: str, value, what: str = "") -> None:
+    """An error where a mask hides something: as plain arrays they would show what is under it."""
+    if any(map(np.ma.is_masked, (value, *(value if isinstance(value, tuple | list) else ())))):
+        raise InvalidInput(f"{what}{name} has masked entries; say what stands there: array.filled(...).")
 
 
 def evaluation(returned, num: int, descriptor_dim: int | None, what: str = "evaluate"):
@@ -190,6 +241,7 @@ def extras_of(extras, num: int, what: str) -> dict[str, Any]:
         raise InvalidInput(f"{what}: extras must be a dictionary of arrays by name, got {type(extras).__name__}.")
     arrays = {}
     for name, value in extras.items():
+        unmasked(f"extras[{name!r}]", value, f"{what}: ")
         try:
             array = np.asarray(value)
         except Exception as error:
@@ -198,6 +250,23 @@ def extras_of(extras, num: int, what: str) -> dict[str, Any]:
             raise InvalidInput(f"{what}: extras[{name!r}] must have {num} entries, got shape {array.shape}.")
         arrays[name] = array
     return arrays
+
+
+def alike(expected, received) -> None:
+    """An error where two evaluations have descriptors or extras of different shape or kind."""
+    descriptor_dim = expected[1].shape[1]
+    shapes(received[0].shape, received[1].shape, len(received[0]), descriptor_dim, "evaluate")
+    if sorted(received[2]) != sorted(expected[2]):
+        raise InvalidInput(
+            f"evaluate must return the same extras always: {sorted(expected[2])}, then {sorted(received[2])}."
+        )
+    for name, value in received[2].items():
+        before, now = ((array.shape[1:], array.dtype.kind) for array in (expected[2][name], value))
+        if before != now:
+            raise InvalidInput(
+                f"evaluate: extras[{name!r}] must have entries of shape {before[0]} and kind {before[1]!r} always, got "
+                f"shape {now[0]} and kind {now[1]!r}; for entries of any length use an array of objects."
+            )
 
 
 def traced_evaluation(returned, num: int, descriptor_dim: int | None) -> int:
@@ -216,6 +285,16 @@ def traced_evaluation(returned, num: int, descriptor_dim: int | None) -> int:
                 received = f"shape {value.shape}" if hasattr(value, "shape") else type(value).__name__
                 raise InvalidInput(f"evaluate: extras[{name!r}] must have {num} entries, got {received}.")
     return returned[1].shape[1]
+
+
+def lost_genotypes(is_own: bool) -> InvalidInput:
+    """The error for solutions that are not finite, from an operator of the user's own or from ours."""
+    if is_own:
+        return InvalidInput("reproduction must return finite numbers; it returned NaN or infinity.")
+    return InvalidInput(
+        "solutions have left the range of single precision (3.4e38): give bounds, or a smaller iso_sigma, line_sigma "
+        "or init_sigma."
+    )
 
 
 def infinite_fitness(num: int, x: np.ndarray, minimize: bool, rows: np.ndarray | None = None) -> InvalidInput:

@@ -38,12 +38,21 @@ class Interrupted(KeyboardInterrupt):
         self.result = result
 
 
+def shown(value) -> str:
+    """A value in a message: short, and whatever it is."""
+    try:
+        text = repr(value)
+    except Exception:  # whole numbers of thousands of digits, say
+        return f"a {type(value).__name__} that cannot be shown"
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
 def unknown(kind: str, name: object, choices: Iterable[str], aliases: Mapping[str, str] | None = None) -> InvalidInput:
     """An unknown name, with the nearest ones there are; `aliases` are other words for some of them."""
     choices = list(choices)
     lower = {choice.casefold(): choice for choice in choices} | dict(aliases or {})
-    matches = difflib.get_close_matches(str(name).casefold(), lower, n=3, cutoff=0.4)
+    matches = difflib.get_close_matches(shown(name).strip("'").casefold(), lower, n=3, cutoff=0.4)
     near = list(dict.fromkeys(lower[match] for match in matches))
     hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
     listed = f" There are: {', '.join(choices)}." if not near or len(choices) <= 12 else ""
-    return InvalidInput(f"unknown {kind} {name!r}.{hint}{listed}")
+    return InvalidInput(f"unknown {kind} {shown(name)}.{hint}{listed}")

@@ -1,6 +1,10 @@
 """Solutions evaluated in parallel: the same result as one after the other, and no worker's death ends a run."""
 
 import os
+import pathlib
+import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -11,6 +15,7 @@ import pool_functions as functions
 import pytest
 
 import lqd
+from lqd.io.lock import locked
 from lqd.search import host, workers
 
 GIVEN = {"dim": 3, "bounds": (-1, 1), "population_size": 12, "batch_size": 6, "num_evaluations": 36, "rule": "ga"}
@@ -274,3 +279,54 @@ def test_a_pool_is_replaced_by_one_like_it():
     assert again is not pool
     for name in ("_max_workers", "_mp_context", "_initializer", "_initargs"):
         assert getattr(again, name) == getattr(pool, name)
+
+
+SCRIPT = """
+import sys
+from concurrent.futures import ProcessPoolExecutor
+import multiprocessing
+import lqd
+import pool_functions as functions
+
+if __name__ == "__main__":
+    executors = {"ours": 2, "forked": ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork"))}
+    given = {"dim": 2, "bounds": (-1, 1), "population_size": 8, "batch_size": 4, "num_evaluations": 10**6}
+    lqd.optimize(functions.says_who, executor=executors[sys.argv[1]], checkpoint=sys.argv[2], resume=True, **given)
+"""
+
+
+def is_there(pid):
+    try:
+        return (pathlib.Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("kind", ["ours", "forked"])
+def test_workers_of_a_killed_run_hold_nothing_and_ours_end_with_it(kind, tmp_path):
+    """Forked ones may go on; the folder is free all the same."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    there = [pathlib.Path(functions.__file__).parent, pathlib.Path(lqd.__file__).parents[1]]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, there)), "LQD_TEST_MARK": str(tmp_path / "pids")}
+    (tmp_path / "pids").mkdir()
+    command = [sys.executable, "-W", "ignore", str(tmp_path / "script.py"), kind, str(tmp_path / "run")]
+    with subprocess.Popen(command, env=env) as process:
+        pids, deadline = set(), time.perf_counter() + 60
+        try:
+            while len(pids) < 2 and time.perf_counter() < deadline and process.poll() is None:
+                pids = {int(path.name) for path in (tmp_path / "pids").iterdir()}
+                time.sleep(0.05)
+        finally:
+            process.kill()
+    try:
+        assert len(pids) == 2
+        with locked(tmp_path / "run", "checkpoint"):
+            assert kind == "ours" or all(map(is_there, pids)), "or this test shows nothing"
+        deadline = time.perf_counter() + 20
+        while kind == "ours" and any(map(is_there, pids)):
+            assert time.perf_counter() < deadline
+            time.sleep(0.05)
+    finally:
+        for pid in filter(is_there, pids):
+            os.kill(pid, signal.SIGKILL)

@@ -248,12 +248,11 @@ def run_parts(
     measure_all(planned, out / "pieces" / preset, progress, until)
 
 
-def folders(suite: str, preset: str, out: pathlib.Path, only: Sequence[str] = ()) -> list[pathlib.Path]:
-    """Where pieces will be read and written: those of some parts, or all that there are or will be."""
+def folders(out: pathlib.Path, preset: str, planned: Iterable[str], is_whole: bool) -> list[pathlib.Path]:
+    """Below `out`, where these parts are read and written; for a suite as a whole, all that there are."""
     pieces = out / "pieces" / preset
-    planned = {folder_of(pieces, name) for name in parts(suite, sized(suite, preset), only)}
-    there = set() if only else {path for path in pieces.glob("*") if path.is_dir()}
-    return sorted(planned | there)
+    there = [*pieces.glob("*"), out / "landscape", out / "figures"] if is_whole else []
+    return sorted({folder_of(pieces, name) for name in planned} | {path for path in there if path.is_dir()})
 
 
 def _suites_in(out: pathlib.Path, preset: str, size: Preset) -> list[str]:

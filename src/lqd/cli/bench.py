@@ -5,6 +5,7 @@ import dataclasses
 import pathlib
 import sys
 import time
+from typing import Any
 
 from lqd.checks import time_limit
 from lqd.cli.console import pieces_bar, table
@@ -45,7 +46,7 @@ class Bench:
         own = {"claims": claims, "generalisation": generalisation}
         if self.suite not in (*suites.NAMES, *own):
             raise unknown("suite", self.suite, [*suites.NAMES, *own])
-        presets = own[self.suite].PRESETS if self.suite in own else suites.PRESETS
+        presets: dict[str, Any] = own[self.suite].PRESETS if self.suite in own else suites.PRESETS
         if self.preset not in presets:
             raise unknown("preset", self.preset, presets)
         if self.seeds is not None and self.suite in own:
@@ -54,12 +55,13 @@ class Bench:
             if getattr(self, name) not in ((), None) and self.suite in own:
                 raise InvalidInput(f"--{name.replace('_', '-')} is for the figures' suites, not for {self.suite!r}.")
         out = self.out or pathlib.Path("runs") / self.suite
+        size = presets[self.preset]
+        planned = size if self.suite in own else suites.parts(self.suite, size, self.only)
+        is_whole = self.suite not in own and not self.only
         with contextlib.ExitStack() as stack:
-            if self.suite not in own:
-                for folder in suites.folders(self.suite, self.preset, out, self.only):
-                    stack.enter_context(locked(folder, "--out"))
-            if not self.only:
-                stack.enter_context(locked(out, "--out", below=True))
+            stack.enter_context(locked(out, "--out", shared=bool(self.only)))
+            for folder in suites.folders(out, self.preset, planned, is_whole):
+                stack.enter_context(locked(folder, "--out"))
             if self.suite in own:
                 self._own(own[self.suite].run, out)
             else:

@@ -93,12 +93,12 @@ class Run:
             descriptor_bounds=task.descriptor_bounds, archive_cells=self.archive_cells, seed=self.seed,
             init_sigma=start_scale(task),
         )  # fmt: skip
-        whole("num_seeds", self.num_seeds, 1)
-        self._check_folder(out)
+        if self.seed + whole("num_seeds", self.num_seeds, 1) > 2**32:
+            raise InvalidInput(f"seed + num_seeds must be at most 2**32, got {self.seed} + {self.num_seeds}.")
         num_generations = settings.num_generations(self.num_evaluations)
         time_limit_s = time_limit(self.time_limit_s)
         with locked(out, "--out"):
-            self._check_folder(out)  # again: another process may have been here
+            self._check_folder(out)
             for path in _left_in(out):
                 path.unlink(missing_ok=True)
             _run(self, out, task, settings, num_generations, time_limit_s)

@@ -70,7 +70,7 @@ class LQDRepertoire(MapElitesRepertoire):
             population_size=None if population_size is None else checks.whole("population_size", population_size, 1),
             keys_extra_scores=_names(keys_extra_scores),
             archive=checks.flag("archive", archive),
-            seed=_seed(seed),
+            seed=checks.seed(seed),
         )
 
     @classmethod
@@ -140,7 +140,7 @@ class LQDRepertoire(MapElitesRepertoire):
             extra_scores=slots(one_extra_score),
             keys_extra_scores=keys_extra_scores,
             rule=_resolved(rule, centroids, num),
-            seed=jnp.uint32(_seed(seed)),
+            seed=jnp.uint32(checks.seed(seed)),
             num_additions=jnp.int32(0),
             archive=cells,
         )
@@ -232,12 +232,6 @@ def _resolved(rule: Any, centroids, population_size: int) -> Rule:
 
 
 # Checks, all of shapes and names alone: they say what is wrong while a program is traced
-
-
-def _seed(seed) -> int:
-    if checks.whole("seed", seed, 0) >= 2**32:
-        raise InvalidInput(f"seed must be below 2**32, got {seed}.")
-    return int(seed)
 
 
 def _floating(values) -> Any:

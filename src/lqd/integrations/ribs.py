@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lqd import checks
-from lqd.errors import InvalidInput
+from lqd.errors import InvalidInput, shown
 from lqd.evolution import loop
 from lqd.rules import catalogue, neighbours
 from lqd.rules.protocol import Rule, ready
@@ -71,7 +71,8 @@ class LQDArchive(ArchiveBase):
         super().__init__(
             solution_dim=solution_dim, objective_dim=(), measure_dim=checks.whole("measure_dim", measure_dim, 1)
         )
-        self._capacity = checks.whole("capacity", capacity, 1)
+        self._capacity = checks.size("capacity", capacity)
+        seed = None if seed is None else checks.seed(seed)
         extra_fields = dict(extra_fields or {})
         taken = sorted(set(OWN_FIELDS) & extra_fields.keys())
         if taken:
@@ -89,7 +90,8 @@ class LQDArchive(ArchiveBase):
         )
         self._offset = checks.finite("qd_score_offset", qd_score_offset)
         self._rng = np.random.default_rng(seed)
-        self._key = jax.random.key(0 if seed is None else checks.whole("seed", seed, 0))
+        self._key = jax.random.key(0 if seed is None else seed)
+        self._sizes = {SMALLEST_BATCH}  # of batches that the rule was looked at with
         self._num_adds = 0
         self._best: dict[str, Any] | None = None
 
@@ -98,7 +100,9 @@ class LQDArchive(ArchiveBase):
             return np.empty(0), np.empty(0)
         bounds = np.asarray(list(ranges), np.float64)
         if bounds.shape != (self.measure_dim, 2) or not (bounds[:, 0] < bounds[:, 1]).all():
-            raise InvalidInput(f"ranges must be {self.measure_dim} pairs (low, high) with low < high, got {ranges!r}.")
+            raise InvalidInput(
+                f"ranges must be {self.measure_dim} pairs (low, high) with low < high, got {shown(ranges)}."
+            )
         return bounds[:, 0], bounds[:, 1]
 
     # Properties
@@ -215,12 +219,15 @@ class LQDArchive(ArchiveBase):
             given["objective"] = np.zeros(num)
         data = {}
         for name, value in given.items():
+            checks.unmasked(name, value)
             array = np.asarray(value, self._store.dtypes[name])
             shape = (num, *self._store.field_desc[name][0])
             if array.shape != shape:
                 raise ValueError(f"{name} must have shape {shape}, got {array.shape}.")
             if name in ("objective", "measures") and not np.isfinite(array).all():
                 raise ValueError(f"{name} must be finite, got NaN or infinite values.")
+            if name in ("objective", "measures") and not np.isfinite(checks.float32(array)).all():
+                raise InvalidInput(f"{name} must be within single precision (3.4e38), which rules compute in.")
             data[name] = array
         return data
 
@@ -228,6 +235,11 @@ class LQDArchive(ArchiveBase):
         """Score and novelty of everybody, and who stays; padded with empty slots to a size that is compiled once."""
         num = len(objective)
         batch = max(SMALLEST_BATCH, 1 << max(num - len(self._store) - 1, 0).bit_length())
+        if batch not in self._sizes:
+            catalogue.resolve(
+                self._rule, population_size=self._capacity, batch_size=batch, descriptor_dim=int(self.measure_dim)
+            )
+            self._sizes.add(batch)
         size = self._capacity + batch
         fitness, descriptor = np.full(size, -np.inf, np.float32), np.zeros((size, self.measure_dim), np.float32)
         fitness[:num], descriptor[:num] = objective, measures

@@ -48,9 +48,9 @@ def write_bytes(path: PathLike, content: bytes) -> pathlib.Path:
     return path
 
 
-def torn_files(folder: pathlib.Path, below: bool = False) -> list[pathlib.Path]:
-    """What writers that were killed left in the folder, or also in those `below`."""
-    return [*(folder.rglob if below else folder.glob)(f".*{PART}")]
+def torn_files(folder: pathlib.Path) -> list[pathlib.Path]:
+    """What writers that were killed left in the folder; what lies deeper may be somebody else's, who still writes."""
+    return [*folder.glob(f".*{PART}")]
 
 
 def _digest(arrays: Mapping[str, np.ndarray], description: str) -> str:

@@ -87,8 +87,7 @@ class Config:
             checks.real(name, getattr(self, name))
         for name in ("population_size", "batch_size", "chunk_size"):
             checks.whole(name, getattr(self, name), 2 if name == "population_size" else 1)
-        if not 0 <= checks.whole("seed", self.seed, 0) < 2**32:
-            raise InvalidInput(f"seed must be below 2**32, got {self.seed}.")
+        checks.seed(self.seed)
         if self.seed == VALIDATION_SEED and self.init in TEACHERS:
             raise InvalidInput(
                 f"seed {self.seed} is that of the validation tasks: an imitation (of {self.init!r}) would draw its "

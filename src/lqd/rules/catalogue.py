@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lqd.checks import box, float32, function_of_arrays, numbers_array, whole
-from lqd.errors import InvalidInput, unknown
+from lqd.checks import seed as checked_seed
+from lqd.errors import InvalidInput, shown, unknown
 from lqd.io import files
 from lqd.rules import cvt, handmade, protocol, trained
 from lqd.rules.learned.network import Architecture
@@ -47,15 +49,15 @@ def _map_elites(centroids=None, descriptor_bounds=None, num_cells: int = 128, se
     num_cells = whole("num_cells", num_cells, 1)
     if all(np.ndim(end) == 0 for end in descriptor_bounds):
         raise InvalidInput(
-            f"descriptor_bounds={descriptor_bounds!r} does not say how many dimensions there are: give vectors, "
+            f"descriptor_bounds={shown(descriptor_bounds)} does not say how many dimensions there are: give vectors, "
             f"e.g. ([{low[0]:g}, {low[0]:g}], [{high[0]:g}, {high[0]:g}]) for two."
         )
-    return handmade.MapElites(cvt.centroids(num_cells, low, high, seed))
+    return handmade.MapElites(cvt.centroids(num_cells, low, high, checked_seed(seed)))
 
 
 def _untrained(seed: int = 0, descriptor_dim: int = 2, num_layers: int = 4, num_features: int = 16, num_heads: int = 4):
     architecture = Architecture(descriptor_dim, num_layers, num_features, num_heads, num_features)
-    return Learned.init(jax.random.key(seed), architecture)
+    return Learned.init(jax.random.key(checked_seed(seed)), architecture)
 
 
 class Entry(NamedTuple):
@@ -164,8 +166,10 @@ def _found(given: Any, population_size: int | None, descriptor_bounds: Any) -> R
             f"lost. Use at most {population_size} cells, or population_size={num_cells}."
         )
     if not callable(given):
-        raise InvalidInput(f"rule must be a name, a file of weights or a callable, got {given!r}.")
+        raise InvalidInput(f"rule must be a name, a file of weights or a callable, got {shown(given)}.")
     ours: tuple[type[Rule], ...] = (*handmade.CLASSES, Learned, protocol.FunctionRule, protocol.OwnRule)
+    if isinstance(given, Learned) and not trained.is_finite(given):
+        raise InvalidInput("rule has weights that are not finite (NaN or infinity): its scores would say nothing.")
     if isinstance(given, ours):
         return given
     leaves = jax.tree.leaves(given)
@@ -173,11 +177,13 @@ def _found(given: Any, population_size: int | None, descriptor_bounds: Any) -> R
     return protocol.FunctionRule(given) if plain else protocol.OwnRule(given, type(given))
 
 
+OWN = "own."  # how names of fingerprints begin
 _CLASSES: dict[str, type] = {cls.__name__: cls for cls in handmade.CLASSES if cls is not handmade.MapElites}
 
 
 def encode(given) -> tuple[dict[str, np.ndarray], dict]:
-    """A rule as arrays and plain values for a file; a rule that is the user's own code leaves only its name."""
+    """A rule as arrays and plain values for a file; one that is the user's own code leaves its name, and fingerprints
+    of its leaves."""
     if isinstance(given, str) and given in trained.NAMES:
         given = trained.rule(given)  # the weights themselves: another version may have others under this name
     if isinstance(given, str):
@@ -189,7 +195,20 @@ def encode(given) -> tuple[dict[str, np.ndarray], dict]:
         return {"centroids": np.asarray(given.centroids)}, description
     if type(given) in _CLASSES.values():
         return {}, description | {"settings": dataclasses.asdict(given)}
-    return {}, description
+    return _fingerprints(given), description
+
+
+def _fingerprints(given) -> dict[str, np.ndarray]:
+    """SHA-256 of each leaf of a user's own rule, by where it is; nothing of a plain function."""
+    found = {}
+    for where, leaf in jax.tree_util.tree_leaves_with_path(given):
+        if leaf is given:
+            return {}
+        is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        values = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+        digest = hashlib.sha256(f"{values.dtype}|{values.shape}|".encode() + values.tobytes()).digest()
+        found[OWN + jax.tree_util.keystr(where, simple=True, separator=".")] = np.frombuffer(digest, np.uint8)
+    return found
 
 
 def decode(description: dict, arrays: dict[str, np.ndarray]):

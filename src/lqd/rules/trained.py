@@ -64,7 +64,15 @@ def learned_from(arrays: Mapping[str, np.ndarray], architecture: Any, path: Path
                 f"{path}: {name} has shape {arrays[name].shape} and type {arrays[name].dtype}, "
                 f"expected {leaf.shape} and {leaf.dtype}."
             )
-    return Learned(jax.tree.unflatten(structure, [jax.numpy.asarray(arrays[name]) for name in shapes]), architecture)
+    rule = Learned(jax.tree.unflatten(structure, [jax.numpy.asarray(arrays[name]) for name in shapes]), architecture)
+    if not is_finite(rule):
+        raise Unreadable(f"{path}: it has weights that are not finite (NaN or infinity).")
+    return rule
+
+
+def is_finite(rule: Learned) -> bool:
+    """Whether all weights are numbers to calculate with."""
+    return all(bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(rule.params))
 
 
 # Those in the box

@@ -26,10 +26,11 @@ from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE, State
 from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA
 from lqd.io import files
 from lqd.rules.protocol import ready
-from lqd.search import saving
+from lqd.search import same_task, saving
 from lqd.search.extras_table import ExtrasTable
 from lqd.search.outstanding import Outstanding
 from lqd.search.result import Result, make_result
+from lqd.search.same_task import LEAST, Answers
 from lqd.search.saving import Saved
 from lqd.search.settings import Settings
 from lqd.types import Evaluation, Population
@@ -92,6 +93,8 @@ class AskTell:
         self._extras = ExtrasTable()
         self._outstanding = Outstanding()
         self._has_warned = False
+        self.task: dict[str, Any] | None = None  # what it is on, where that is known
+        self.first: Answers | None = None  # what was told first
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies: a lock cannot be copied, and theirs is their own."""
@@ -116,6 +119,11 @@ class AskTell:
     def sign(self) -> float:
         """1 where fitness is maximised, -1 where it is minimised."""
         return self._settings.sign
+
+    @property
+    def batch_size(self) -> int:
+        """Solutions that are asked for at most at once."""
+        return self._settings.batch_size
 
     @property
     def num_evaluations(self) -> int:
@@ -157,7 +165,7 @@ class AskTell:
         if self._num_start_asked < s.population_size:
             first = self._num_start_asked
             self._num_start_asked = min(first + num, s.population_size)
-            return self._points[first : self._num_start_asked].copy()
+            return self._finite(self._points[first : self._num_start_asked].copy())
         if self._state is None:
             raise InvalidInput(
                 "ask: all start points are handed out and nothing was told yet; tell some results first."
@@ -165,10 +173,13 @@ class AskTell:
         x = loop.jit_offspring(
             self._told, jnp.int32(self._num_asks), self._operator, self._box, s.batch_size, self._start
         )
-        x = np.array(x[0, :num])
-        if not np.isfinite(x).all():
-            raise InvalidInput("reproduction must return finite numbers; it returned NaN or infinity.")
+        x = self._finite(np.array(x[0, :num]))
         self._num_asks += 1
+        return x
+
+    def _finite(self, x: np.ndarray) -> np.ndarray:
+        if not np.isfinite(x).all():
+            raise checks.lost_genotypes(self._settings.reproduction is not None)
         return x
 
     def tell(self, x, fitness, descriptor, extras: dict | None = None) -> list[Rows]:
@@ -198,11 +209,14 @@ class AskTell:
 
     def _take_in(self, x, fitness, descriptor, extras: dict, num_failed: int = 0) -> list[Rows]:
         s, new = self._settings, []
-        descriptor = checks.float32(descriptor)
+        descriptor, given = checks.float32(descriptor), fitness
         fitness = self._checked_fitness(x, fitness, descriptor)
         self._extras.check(extras, first=self._num_told == 0)
         if self._state is None:
             self._prepare(descriptor.shape[1])
+        if self._num_told == (0 if self.first is None else len(self.first.fitness)) < LEAST:
+            told = same_task.answers(x, given, descriptor)
+            self.first = told if self.first is None else self.first.followed_by(told)
         rows = self._extras.add(extras, len(x))
         for first in range(0, len(x), s.batch_size):
             last = min(first + s.batch_size, len(x))
@@ -300,9 +314,11 @@ class AskTell:
     def _save(self, path: files.PathLike) -> pathlib.Path:
         arrays = {} if self._state is None else self._extras.arrays()
         arrays |= self._outstanding.arrays()
+        arrays |= {} if self.first is None else self.first.arrays()
         rows = Rows.join(self._rows) if self._rows else None
         description = {
             "backend": "host",
+            "task": self.task,
             "num_start_asked": self._num_start_asked,
             "num_asks": self._num_asks,
             "num_told": self._num_told,
@@ -322,6 +338,7 @@ class AskTell:
 
     @classmethod
     def _from(cls, saved: Saved, path, rule, reproduction) -> "AskTell":
+        saved.check_random()
         settings = dict(saved.description["settings"])
         saved.check_sizes()
         if rule is None:
@@ -347,6 +364,7 @@ class AskTell:
         self._num_start_asked, self._num_asks, self._num_told, self.num_failed = start_asked, asks, told, failed
         self._begun = time.perf_counter() - checks.real("elapsed_s", description["elapsed_s"])
         self._outstanding.restore(saved.under("outstanding."), self._settings.dim)
+        self.task, self.first = description.get("task"), saved.first
         if saved.under("state."):
             self._prepare(saved.arrays["state.population.descriptor"].shape[-1])
             self._extras.names = description["extras"]

@@ -2,24 +2,28 @@
 
 import contextlib
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool
 
 from lqd import checks
 from lqd.errors import InvalidInput
 from lqd.evolution import driver, loop
 from lqd.evolution.driver import Rows
-from lqd.evolution.loop import Faults, State
+from lqd.evolution.loop import State
 from lqd.io.files import understood
-from lqd.search import saving
+from lqd.search import same_task, saving
 from lqd.search.progress import Callback, failed, interrupted, told_to_stop
 from lqd.search.result import Result, make_result
+from lqd.search.same_task import MOST, Answers, Row
 from lqd.search.saving import CheckpointFolder
 from lqd.search.settings import Settings
 from lqd.tasks.function import FunctionTask
 from lqd.tasks.task import Repeated, Task
+from lqd.types import Population
 
 
 def optimize(
@@ -30,6 +34,7 @@ def optimize(
     callback: Callback | None = None,
     time_limit_s: float | None = None,
     folder: CheckpointFolder | None = None,
+    recheck: bool = True,
 ) -> Result:
     """See `lqd.optimize`."""
     task, descriptor_dim = _as_task(evaluate, settings)
@@ -37,8 +42,13 @@ def optimize(
     with folder.lock() if folder is not None else contextlib.nullcontext():
         total = settings.population_size + num_generations * settings.batch_size
         saved = None if folder is None else folder.saved(settings, "jax", total, evaluate)
-        before = None if saved is None else search.restored(saved)
-        return _run(search, num_generations, callback, time_limit_s, folder, before)
+        before, first = None, None
+        if folder is not None and saved is not None:
+            before, first = search.restored(saved), saved.first
+            if recheck and first is not None and not same_task.says_all(evaluate):
+                same_task.check(folder.path, first, search.answers)
+        search.described = same_task.described(evaluate)
+        return _run(search, num_generations, callback, time_limit_s, folder, before, first)
 
 
 class _Search:
@@ -48,13 +58,24 @@ class _Search:
         self.tasks, self.settings = Repeated(task, 1), settings
         self.rule = settings.resolved_rule(descriptor_dim)
         self.start, self.centroids = settings.start(), settings.centroids(descriptor_dim)
+        self.described: dict[str, Any] | None = None
+
+    def _begin(self, key) -> State:
+        return loop.begin(key, self.tasks, self.rule, self.settings.population_size, self.start, self.centroids)
+
+    def answers(self) -> list[Row]:
+        """What comes of the start population, evaluated again."""
+        try:
+            return first_answers(jax.jit(self._begin)(self.settings.key())).rows
+        except KeyboardInterrupt as error:
+            raise interrupted(None) from error
+        except Exception as error:  # a host callback may raise anything
+            raise failed(error, None) from error
 
     def restored(self, saved: saving.Saved) -> tuple[list[State], Rows]:
         """State and history of a run that was kept."""
-        key, size = self.settings.key(), self.settings.population_size
-        like = jax.eval_shape(
-            lambda key: loop.begin(key, self.tasks, self.rule, size, self.start, self.centroids), key
-        )  # fmt: skip
+        key = self.settings.key()
+        like = jax.eval_shape(self._begin, key)
         with understood(saved.path):
             state = saved.state(dataclasses.replace(like, key=key))
             rows = saved.rows(state, self.settings.offset())
@@ -63,9 +84,16 @@ class _Search:
             return [state], rows
 
 
+def first_answers(state: State) -> Answers:
+    """Of a start population."""
+    population = state.population
+    return same_task.answers(*(part[0, :MOST] for part in (population.x, population.fitness, population.descriptor)))
+
+
 def _run(
-    search: _Search, num_generations: int, callback, time_limit_s, folder: CheckpointFolder | None, before
-) -> Result:
+    search: _Search, num_generations: int, callback, time_limit_s, folder: CheckpointFolder | None, before,
+    first: Answers | None,
+) -> Result:  # fmt: skip
     settings = search.settings
     raised: list[BaseException] = []
 
@@ -73,19 +101,23 @@ def _run(
         if folder is None:
             return
         num_told = settings.population_size + settings.batch_size * int(state.generation)
-        description = {"backend": "jax", "num_told": num_told}
-        folder.keep(lambda path: saving.write(path, settings, state, Rows.join(history), {}, description), now)
+        description = {"backend": "jax", "num_told": num_told, "task": search.described}
+        arrays = {} if first is None else first.arrays()
+        folder.keep(lambda path: saving.write(path, settings, state, Rows.join(history), arrays, description), now)
 
     def look(states: list[State], history: list[Rows]) -> bool:
+        nonlocal first
         try:
+            if before is None and first is None:  # this is the start
+                first = first_answers(states[0])
             if told_to_stop(callback, history[-1:], settings.sign):
                 return True
-            if _fault(states[0].faults, settings) is None:
+            if _fault(states[0], settings) is None:
                 save(states[0], history)
         except BaseException as error:  # kept until the result is there to go with it
             raised.append(error)
             return True
-        return _fault(states[0].faults, settings) is not None
+        return _fault(states[0], settings) is not None
 
     try:
         run = driver.run(
@@ -100,7 +132,7 @@ def _run(
     except Exception as error:
         raise failed(error, None) from error
     (state,) = run.states
-    fault = _fault(state.faults, settings)
+    fault = _fault(state, settings)
     stopped_by = "error" if fault is not None or raised else run.stopped_by
     if fault is None:
         with contextlib.suppress(*[Exception] * bool(raised)):  # another error is on its way, and matters more
@@ -117,7 +149,18 @@ def _run(
     return result
 
 
-def _fault(faults: Faults, settings: Settings) -> InvalidInput | None:
+@jax.jit
+def _is_lost(parts: list[Population], others: list[Array]) -> Bool[Array, ""]:
+    """Whether somebody is not made of finite numbers."""
+    lost = [jnp.any(~jnp.isfinite(part.x) & part.filled[..., None]) for part in parts]
+    return jnp.any(jnp.stack(lost + [jnp.any(~jnp.isfinite(x)) for x in others]))
+
+
+def _fault(state: State, settings: Settings) -> InvalidInput | None:
+    faults = state.faults
+    first = [faults.nan_x, faults.infinite_x]  # those of whom there is nothing else left
+    if _is_lost([state.population, state.best, *([] if state.archive is None else [state.archive.elites])], first):
+        return checks.lost_genotypes(settings.reproduction is not None)
     num_nan, num_infinite = int(faults.num_nan[0]), int(faults.num_infinite[0])
     if num_infinite:
         return checks.infinite_fitness(num_infinite, np.asarray(faults.infinite_x[0]), settings.minimize)

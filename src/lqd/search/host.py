@@ -10,11 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from lqd import checks
-from lqd.errors import EvaluationFailed, InvalidInput
+from lqd.errors import EvaluationFailed
 from lqd.evolution.driver import Rows
+from lqd.search import same_task
 from lqd.search.ask_tell import AskTell
 from lqd.search.progress import Callback, failed, interrupted, told_to_stop
 from lqd.search.result import Result
+from lqd.search.same_task import LEAST, Answers, Row
 from lqd.search.saving import CheckpointFolder
 from lqd.search.settings import Settings
 from lqd.search.workers import NUM_TRIES, Outcome, Workers
@@ -29,6 +31,10 @@ class Source(Protocol):
 
     def step(self, search: AskTell, num_left: int) -> list[Rows]: ...
 
+    def answers(self, search: AskTell, x: np.ndarray) -> list[Row | None]:
+        """What comes of the first solutions of all, evaluated again; of some of them at least."""
+        ...
+
 
 def optimize(
     evaluate,
@@ -40,6 +46,7 @@ def optimize(
     folder: CheckpointFolder | None = None,
     executor: Any = None,
     steady_state: bool = False,
+    recheck: bool = True,
 ) -> Result:
     """See `lqd.optimize`."""
     total = settings.population_size + num_generations * settings.batch_size
@@ -49,12 +56,23 @@ def optimize(
             stack.enter_context(folder.lock())
             saved = folder.saved(settings, "host", total, evaluate)
             search = search if saved is None else search.restored(saved)
-        source: Source = Direct(_host_function(evaluate, settings, search))
+        search.task = same_task.described(evaluate)
+        source: Source = Direct(_host_function(evaluate, settings))
         if executor is not None:
             workers = Workers(evaluate, executor)
             stack.callback(workers.close)
             source = SteadyState(workers, settings) if steady_state else Generational(workers, settings)
+        if folder is not None and recheck and search.first is not None and not same_task.says_all(evaluate):
+            _check_same(folder.path, search, search.first, source)
         return _run(search, source, total, callback, time_limit_s, folder)
+
+
+def _check_same(path, search: AskTell, first: Answers, source: Source) -> None:
+    """An error if it is another function than before; nothing of it is told."""
+    try:
+        same_task.check(path, first, lambda: source.answers(search, first.x))
+    except KeyboardInterrupt as error:
+        raise interrupted(_partial(search)) from error
 
 
 def _run(
@@ -100,14 +118,14 @@ def _partial(search: AskTell) -> Result | None:
     return search.result("error") if search.num_evaluations else None
 
 
-def _host_function(evaluate, settings: Settings, search: AskTell):
-    """A task as a plain function of x; noise follows from how many were evaluated before."""
+def _host_function(evaluate, settings: Settings) -> Callable[[np.ndarray, int], Any]:
+    """A function, or a task, of x and of how many were evaluated before, from which a task's noise follows."""
     if not isinstance(evaluate, Task):
-        return evaluate
+        return lambda x, num_before: evaluate(x)
     stream = jax.random.fold_in(settings.key()[0], HOST_NOISE)
 
-    def call(x):
-        evaluation = evaluate.evaluate(jax.random.fold_in(stream, search.num_evaluations), jnp.asarray(x))
+    def call(x, num_before):
+        evaluation = evaluate.evaluate(jax.random.fold_in(stream, num_before), jnp.asarray(x))
         return evaluation.fitness, evaluation.descriptor, evaluation.extras
 
     return call
@@ -121,11 +139,22 @@ class Direct:
 
     def step(self, search: AskTell, num_left: int) -> list[Rows]:
         x = search.ask()
+        return search.tell_checked(x, *self._call(search, x, search.num_evaluations))
+
+    def answers(self, search: AskTell, x: np.ndarray) -> list[Row | None]:
+        """In batches as they were."""
+        size, found = search.batch_size, list[Row | None]()
+        for first in range(0, len(x), size):
+            fitness, descriptor, _ = self._call(search, x[first : first + size], first)
+            found += zip(fitness.tolist(), descriptor, strict=True)
+        return found
+
+    def _call(self, search: AskTell, x: np.ndarray, num_before: int):
         try:
-            returned = self._evaluate(x.copy())
+            returned = self._evaluate(x.copy(), num_before)
         except Exception as error:
             raise failed(error, _partial(search)) from error
-        return search.tell_checked(x, *checks.evaluation(returned, len(x), search.descriptor_dim))
+        return checks.evaluation(returned, len(x), search.descriptor_dim)
 
 
 class _InExecutor:
@@ -146,20 +175,31 @@ class _InExecutor:
             for outcome in outcomes
             if outcome.failure is None
         }
-        self._like = [self._like, *checked.values()][-1]
+        self._like = self._like or next(iter(checked.values()), None)
         self._held = outcomes if self._like is None else []
         if self._held:
             return []
-        rows = [checked.get(outcome.number) or self._infeasible() for outcome in outcomes]
-        names = sorted(self._like[2])
-        different = next((sorted(row[2]) for row in rows if sorted(row[2]) != names), None)
-        if different is not None:
-            raise InvalidInput(f"evaluate must return the same extras always: {names}, then {different}.")
+        for row in checked.values():
+            checks.alike(self._like, row)
+        rows, names = [checked.get(outcome.number) or self._infeasible() for outcome in outcomes], sorted(self._like[2])
         x = np.stack([outcome.x for outcome in outcomes])
         fitness, descriptor = (np.concatenate([row[i] for row in rows]) for i in (0, 1))
         extras = {name: np.concatenate([row[2][name] for row in rows]) for name in names}
         num_failed = sum(outcome.failure is not None for outcome in outcomes)
         return search.tell_checked(x, fitness, descriptor, extras, num_failed)
+
+    def answers(self, search: AskTell, x: np.ndarray) -> list[Row | None]:
+        """Of a few, as every one is a call of its own."""
+        for one in x[:LEAST]:
+            self._workers.submit(one)
+        found = list[Row | None]()
+        for outcome in sorted([self._next(search) for _ in x[:LEAST]], key=lambda outcome: outcome.number):
+            if outcome.failure is not None:
+                found.append(None)
+                continue
+            fitness, descriptor, _ = checks.evaluation(outcome.returned, 1, search.descriptor_dim)
+            found.append((float(fitness[0]), descriptor[0]))
+        return found
 
     def _infeasible(self):
         """Fitness, descriptor and extras of one that failed; they are of no importance, but for being infeasible."""

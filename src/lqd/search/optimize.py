@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from lqd import checks
-from lqd.errors import InvalidInput
+from lqd.errors import InvalidInput, shown
 from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
 from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA
 from lqd.search import compiled, host
@@ -22,7 +22,9 @@ def traceable(function: Callable) -> Callable:
     try:
         setattr(function, "__lqd_traceable__", True)  # noqa: B010
     except (AttributeError, TypeError) as error:
-        raise InvalidInput(f"{function!r} cannot be marked; wrap it in a function, or use backend='jax'.") from error
+        raise InvalidInput(
+            f"{shown(function)} cannot be marked; wrap it in a function, or use backend='jax'."
+        ) from error
     return function
 
 
@@ -56,6 +58,7 @@ def optimize(
     steady_state: bool = False,
     checkpoint: Any = None,
     resume: bool = False,
+    recheck: bool = True,
     seed: int = 0,
 ) -> Result:
     """A diverse set of good solutions of `evaluate`.
@@ -96,6 +99,8 @@ def optimize(
         checkpoint: A folder that the run is kept in, written from time to time and at the end.
         resume: Go on with what the folder holds, as if nothing had happened; also with a larger `num_evaluations`. In
             an empty folder the run begins.
+        recheck: On resume, evaluate the first batch once more (in an executor its first four solutions), to see that it
+            is the function of before; another one is refused, a noisy one is not. False takes your word for it.
         seed: Equal seeds give equal results on equal machines.
 
     Raises:
@@ -115,7 +120,7 @@ def optimize(
         init_sigma = start_scale(evaluate) if init_sigma is None else init_sigma
         descriptor_bounds = evaluate.descriptor_bounds if descriptor_bounds is None else descriptor_bounds
     elif not callable(evaluate):
-        raise InvalidInput(f"evaluate must be a function of a batch of solutions, or a task, got {evaluate!r}.")
+        raise InvalidInput(f"evaluate must be a function of a batch of solutions, or a task, got {shown(evaluate)}.")
     elif dim is None:
         raise InvalidInput("dim, the length of a solution, is missing: optimize(evaluate, dim=..., ...).")
     settings = Settings(
@@ -128,8 +133,9 @@ def optimize(
     time_limit_s = checks.time_limit(time_limit_s)
     checks.one_of("backend", backend, ("auto", "jax", "host"))
     if callback is not None and not callable(callback):
-        raise InvalidInput(f"callback must be a function, got {callback!r}.")
+        raise InvalidInput(f"callback must be a function, got {shown(callback)}.")
     options: dict[str, Any] = {"callback": callback, "time_limit_s": time_limit_s, "folder": None}
+    options["recheck"] = checks.flag("recheck", recheck)
     if checkpoint is not None:
         options["folder"] = CheckpointFolder(checkpoint, resume)
     elif checks.flag("resume", resume):

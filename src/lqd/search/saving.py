@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lqd import checks
-from lqd.errors import InvalidInput, Unreadable
+from lqd.errors import InvalidInput, Unreadable, shown
 from lqd.evolution.driver import Rows
 from lqd.evolution.loop import State, measure
 from lqd.io import files
@@ -20,6 +20,7 @@ from lqd.io.files import PathLike, understood
 from lqd.io.lock import locked
 from lqd.io.throttle import Throttle
 from lqd.rules import catalogue
+from lqd.search import same_task
 from lqd.search.settings import Settings
 from lqd.tasks.bbob.instances import Landscape
 
@@ -70,11 +71,7 @@ class Saved:
         different = [
             f"{name} ({found.get(name)!r}, now {wanted[name]!r})" for name in wanted if found.get(name) != wanted[name]
         ]
-        saved = self.under("rule.")
-        if not different and (
-            saved.keys() != arrays.keys() or any(not np.array_equal(saved[name], arrays[name]) for name in arrays)
-        ):
-            different = ["rule (other weights)"]
+        different = different or _different_rules(self.under("rule."), arrays)
         if different:
             raise InvalidInput(
                 f"checkpoint {self.path} holds another run; it differs in {'; '.join(different)}. Give another folder."
@@ -90,6 +87,33 @@ class Saved:
                     f"{self.path}: its arrays do not fit its settings: {size} is {settings[size]!r:.80} and dim "
                     f"{settings['dim']!r:.80}, but {part} has shape {x.shape[1:]}."
                 )
+
+    def check_random(self) -> None:
+        """An error if JAX draws other random numbers now: what comes next would not be what would have come."""
+        before, now = self.description.get("random", generator()), generator()
+        if before != now:
+            raise InvalidInput(
+                f"{self.path} was made with other random numbers of JAX ({before!r}, now {now!r}): set "
+                f"jax_default_prng_impl and jax_threefry_partitionable as they were."
+            )
+
+    def check_task(self, evaluate: Any) -> None:
+        """An error if the task has another name or other settings, as far as the file knows."""
+        different = None
+        if "task" in self.description:
+            different = same_task.difference(self.description["task"], same_task.described(evaluate))
+        if different is not None:
+            raise InvalidInput(
+                f"checkpoint {self.path} holds another run; it differs in {different}. Give another folder."
+            )
+        if isinstance(evaluate, Landscape):
+            self.check_instance(evaluate)
+
+    @property
+    def first(self) -> same_task.Answers | None:
+        """What the function returned at first; None in a file from before that was kept."""
+        with understood(self.path):
+            return same_task.from_arrays(self.under("first."), self.description["settings"]["dim"])
 
     def check_instance(self, task: Landscape) -> None:
         """An error if the kept solutions have other descriptors on this landscape: then they are of another one."""
@@ -113,7 +137,28 @@ def write(path: PathLike, settings: Settings, state: State | None, rows: Rows | 
         arrays |= {f"state.{name}": np.asarray(leaf) for name, leaf in leaves(state).items()}
     if rows is not None:
         arrays |= arrays_of(rows)
-    return files.write_arrays(path, KIND, arrays, dict(description) | {"settings": described})
+    return files.write_arrays(path, KIND, arrays, dict(description) | {"settings": described, "random": generator()})
+
+
+def generator() -> str:
+    """Where JAX's random numbers come from, in this process."""
+    config: Any = jax.config
+    name = str(config.jax_default_prng_impl)
+    return name if config.jax_threefry_partitionable else f"{name}, not partitionable"
+
+
+def _different_rules(saved: dict[str, np.ndarray], now: dict[str, np.ndarray]) -> list[str]:
+    """In words; fingerprints of a user's own rule were not always kept."""
+    is_own = any(name.startswith(catalogue.OWN) for name in now)
+    if is_own and not saved:
+        return []
+    names = sorted(
+        name for name in saved.keys() | now.keys() if not np.array_equal(saved.get(name, ()), now.get(name, ()))
+    )
+    if not names:
+        return []
+    values = ", ".join(name.removeprefix(catalogue.OWN) for name in names)
+    return [f"rule (other values: {values})" if is_own else "rule (other weights)"]
 
 
 def under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -165,7 +210,7 @@ class CheckpointFolder:
 
     def __init__(self, folder, resume: bool):
         if not isinstance(folder, str | os.PathLike):
-            raise InvalidInput(f"checkpoint must be a folder, got {folder!r}.")
+            raise InvalidInput(f"checkpoint must be a folder, got {shown(folder)}.")
         self.folder, self.resume = pathlib.Path(folder), checks.flag("resume", resume)
         self.path = self.folder / "state.safetensors"
         self._throttle = Throttle(EVERY_S, SHARE, at_once=True)
@@ -185,8 +230,8 @@ class CheckpointFolder:
         saved = Saved(self.path)
         with understood(self.path):
             saved.check(settings, backend)
-            if isinstance(evaluate, Landscape):
-                saved.check_instance(evaluate)
+            saved.check_random()
+            saved.check_task(evaluate)
             num = checks.whole("num_told", saved.description["num_told"], 0)
         if num > num_evaluations:
             raise InvalidInput(

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lqd import checks
-from lqd.errors import InvalidInput
+from lqd.errors import InvalidInput, shown
 from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE, Start
 from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA, FunctionOperator, IsoLine, Operator
 from lqd.rules import catalogue, cvt, trained
@@ -45,9 +45,7 @@ class Settings:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         for name in ("dim", "population_size", "batch_size"):
             put(name, checks.size(name, getattr(self, name)))
-        put("seed", checks.whole("seed", self.seed, 0))
-        if self.seed >= 2**32:
-            raise InvalidInput(f"seed must be below 2**32, got {self.seed}.")
+        put("seed", checks.seed(self.seed))
         put("iso_sigma", checks.real("iso_sigma", self.iso_sigma))
         put("line_sigma", checks.real("line_sigma", self.line_sigma))
         init_sigma = 1.0 if self.init_sigma is None else self.init_sigma
@@ -80,7 +78,7 @@ class Settings:
         if self.reproduction is None:
             return
         if not callable(self.reproduction):
-            raise InvalidInput(f"reproduction must be a function (key, x1, x2) -> x, got {self.reproduction!r}.")
+            raise InvalidInput(f"reproduction must be a function (key, x1, x2) -> x, got {shown(self.reproduction)}.")
         x = jax.ShapeDtypeStruct((self.dim,), jnp.float32)
         contract = "(key, x1 (dim,), x2 (dim,)) -> x (dim,)"
         checks.function_of_arrays("reproduction", self.operator(), contract, x.shape, _A_KEY, x, x)
@@ -125,7 +123,10 @@ class Settings:
                 f"num_evaluations={budget} is less than the start population and one batch "
                 f"({self.population_size} + {self.batch_size}); give more, or a smaller population_size."
             )
-        return (budget - self.population_size) // self.batch_size
+        num = (budget - self.population_size) // self.batch_size
+        if num >= 2**31:
+            raise InvalidInput(f"num_evaluations must be less than 2**31 batches, got {shown(num_evaluations)}.")
+        return num
 
     def centroids(self, descriptor_dim: int):
         """Cells of the passive archive, the same for every rule."""

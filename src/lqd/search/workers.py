@@ -8,6 +8,8 @@ again one at a time, which shows who is to blame; who is to blame too often has 
 import concurrent.futures
 import contextlib
 import multiprocessing
+import os
+import threading
 import traceback
 import uuid
 from collections import deque
@@ -19,8 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lqd import checks
-from lqd.errors import InvalidInput
+from lqd.errors import InvalidInput, shown
 
+MOST_PROCESSES = 4096  # that a number may ask for
 NUM_TRIES = 2  # alone, after it was lost among others
 
 
@@ -82,7 +85,20 @@ def _copied(value):
 
 def processes(num: int) -> ProcessPoolExecutor:
     """So many processes of their own: forked ones may hang, since JAX has threads."""
-    return ProcessPoolExecutor(num, mp_context=multiprocessing.get_context("spawn"))
+    return ProcessPoolExecutor(num, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """In a worker: ends it when the process that started it is gone, however it went. A pool alone waits for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 class Workers:
@@ -94,13 +110,15 @@ class Workers:
         is_executor = callable(getattr(executor, "submit", None)) and not isinstance(executor, type)
         if isinstance(executor, int) and not isinstance(executor, bool):
             num = checks.whole("executor", executor, 1)
+            if num > MOST_PROCESSES:
+                raise InvalidInput(f"executor must be at most {MOST_PROCESSES:,} processes, got {shown(executor)}.")
             self._make = lambda: processes(num)
         elif not is_executor:
             if not callable(executor):
                 raise InvalidInput(
                     f"executor must be a number of processes, an executor with a method `submit` (of "
                     f"concurrent.futures, Dask's client.get_executor(), ...) or a function that makes one, "
-                    f"got {executor!r}."
+                    f"got {shown(executor)}."
                 )
             self._make = executor
         elif isinstance(executor, ProcessPoolExecutor):
@@ -108,7 +126,7 @@ class Workers:
         self._own = not is_executor  # it is ours to shut down
         self._executor = self._make() if self._own and self._make else executor
         if not callable(getattr(self._executor, "submit", None)):
-            raise InvalidInput(f"executor must make something with a method `submit`, it made {self._executor!r}.")
+            raise InvalidInput(f"executor must make something with a method `submit`, it made {shown(self._executor)}.")
         if type(self._executor) is ProcessPoolExecutor:  # others may have ways of their own
             _check_sendable(evaluate)  # a pool that fails to send something may never end
         self._queue: deque[_Waiting] = deque()

@@ -285,10 +285,13 @@ def test_contracts(batch):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: instances.make("sphere", dim=1), "dim must be at least 2, got 1"),
+        (lambda: instances.make("sphere", dim=1), "dim must be a whole number of at least 2, got 1"),
         (lambda: instances.make("levi", dim=2), "unknown function.*'levi'. Did you mean 'levy'"),
         (lambda: instances.make(25, dim=2), "unknown function.* 25"),
-        (lambda: instances.make("sphere", dim=2, descriptor_dim=0), "descriptor_dim must be at least 1, got 0"),
+        (
+            lambda: instances.make("sphere", dim=2, descriptor_dim=0),
+            "descriptor_dim must be a whole number of at least 1, got 0",
+        ),
         (lambda: sample(0, max_dim=9), "min_dim <= max_dim <= width must hold, got 2, 9, 8"),
         (lambda: sample(0, min_dim=7, max_dim=6), "must hold, got 7, 6, 8"),
         (lambda: instances.sample_batch(jax.random.key(0), [1, "f1"], 1, **SETTINGS), "each once"),

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from lqd import checks
 from lqd.errors import InvalidInput, unknown
 from lqd.tasks.bbob import functions as bbob
 from lqd.tasks.bbob import noise, ood
@@ -221,11 +222,11 @@ def make(
     rotate: bool = True,
 ) -> Landscape:
     """One landscape without padding; the seed is its own, and may be that of a search on it."""
-    if operator.index(dim) < 2:
-        raise InvalidInput(f"dim must be at least 2, got {dim}.")
+    key = jax.random.fold_in(jax.random.key(checks.seed(seed)), STREAM)
+    dim = checks.whole("dim", dim, 2)
     return sample_batch(
-        jax.random.fold_in(jax.random.key(seed), STREAM), (function,), 1, width=dim, min_dim=dim, max_dim=dim,
-        descriptor_dim=descriptor_dim, noise=noise, rotate=rotate,
+        key, (function,), 1, width=dim, min_dim=dim, max_dim=dim, descriptor_dim=descriptor_dim, noise=noise,
+        rotate=rotate,
     ).task(0)  # fmt: skip
 
 
@@ -254,8 +255,8 @@ def sample_batch(
         ("min_dim", min_dim, 2),
         ("descriptor_dim", descriptor_dim, 1),
     ):
-        if operator.index(number) < least:
-            raise InvalidInput(f"{argument} must be at least {least}, got {number}.")
+        checks.whole(argument, number, least)
+    noise, rotate = checks.flag("noise", noise), checks.flag("rotate", rotate)
     if not min_dim <= max_dim <= width:
         raise InvalidInput(f"min_dim <= max_dim <= width must hold, got {min_dim}, {max_dim}, {width}")
     if dims is not None and (len(dims) != num_per_function or not all(2 <= dim <= width for dim in dims)):
