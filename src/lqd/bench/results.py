@@ -50,13 +50,12 @@ class Folder:
     @functools.cached_property
     def _frames(self):
         import pandas as pd
-        import pyarrow.parquet
 
         found = {}
         for name, measures in (("results", MEASURES), ("history", HISTORY)):
             path = self.path / f"{name}.parquet"
             try:
-                frame = pyarrow.parquet.read_table(path, page_checksum_verification=True).to_pandas()
+                frame = pd.read_parquet(path, engine="pyarrow", page_checksum_verification=True)
             except Exception as error:  # pyarrow has a dozen ways to say that a file is damaged
                 raise Unreadable(f"{path}: cannot be read ({error}).") from error
             whole = ("dim", "seed", *(("num_evaluations",) if name == "history" else ()))

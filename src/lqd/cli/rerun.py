@@ -72,7 +72,7 @@ def rerun(given: pathlib.Path, out: pathlib.Path | None = None, quiet: bool = Fa
     with understood(path):  # all that is read of it, before anything runs
         circumstances = _circumstances(content)
         if content.get("command") == "run":
-            pairs = _run(_run_of(content, path.parent, out, quiet), path.parent)
+            pairs = _run(_run_of(content, path.parent, out, quiet), path.parent, out)
         elif "suites" in content:
             seeds = records.value_of(int | None, content.get("num_seeds"), "num_seeds")
             pairs = _bench(Folder(path.parent), seeds, out, quiet)
@@ -112,11 +112,11 @@ def _run_of(content: dict[str, Any], folder: pathlib.Path, out: pathlib.Path, qu
     return dataclasses.replace(config, out=out, num_evaluations=reached, time_limit_s=None, quiet=quiet)
 
 
-def _run(config: run.Run, folder: pathlib.Path):
+def _run(config: run.Run, folder: pathlib.Path, out: pathlib.Path):
     config.main()
     for i in range(config.num_seeds):
         name = f"result_{config.seed + i}.safetensors"
-        yield (name, *(_arrays(one / name, "result") for one in (folder, config.out)))
+        yield (name, *(_arrays(one / name, "result") for one in (folder, out)))
 
 
 def _bench(before: Folder, num_seeds: int | None, out: pathlib.Path, quiet: bool):

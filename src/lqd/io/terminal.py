@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,7 +32,7 @@ class _Lenient:
 def _console() -> "Console":
     from rich.console import Console
 
-    return Console(file=_Lenient(sys.stdout))
+    return Console(file=cast(IO[str], _Lenient(sys.stdout)))
 
 
 def progress(*columns: str) -> "Progress":
