@@ -343,6 +343,8 @@ def hostile_case(seed: int, folder: pathlib.Path) -> bool:
         given |= {"checkpoint": folder / f"run-{seed % 50}", "resume": True}
     if rng.random() < 0.2:
         given["executor"] = pool
+    elif rng.random() < 0.03:  # these compile
+        given["backend"] = "jax"
     changed = rng.sample(HOSTILE, rng.choice([0, 1, 1, 1, 2, 3]))
     given |= {name: hostile(rng) for name in changed}
     try:
@@ -357,7 +359,7 @@ def hostile_case(seed: int, folder: pathlib.Path) -> bool:
     assert np.isfinite(result.descriptor).all()
     assert len(result.x) <= result.info["population_size"]
     if "bounds" not in changed and not isinstance(given["evaluate"], lqd.tasks.Task):
-        assert (low, high) == (-1, 2)
+        np.testing.assert_array_equal([np.max(low), np.min(high)], [-1, 2])
     return True
 
 
