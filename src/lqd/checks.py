@@ -108,8 +108,11 @@ def one_of(name: str, value, choices: tuple[str, ...]) -> str:
 
 
 def box(name: str, bounds, dim: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Both ends of a box as float32 vectors; numbers are repeated `dim` times, where `dim` is known."""
-    example = "(low, high) with numbers or vectors, e.g. (-5, 5) or ([0, 0], [1, 1])"
+    """Both ends of a box as float32 vectors; numbers are repeated `dim` times, where `dim` is known.
+
+    One pair `(low, high)` per dimension, as SciPy has it, is read as well.
+    """
+    example = "(low, high) with numbers or vectors, e.g. (-5, 5) or ([0, 0], [1, 1]), or one pair per dimension"
     if hasattr(bounds, "columns"):  # which is what comes out of a table, one by one
         kind = type(bounds).__name__
         raise InvalidInput(
@@ -118,12 +121,11 @@ def box(name: str, bounds, dim: int | None) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(bounds, Mapping | Set | str | bytes):
         raise InvalidInput(f"{name} must be {example}, got {shown(bounds)}.")
     try:
-        low, high = (_end(name, end) for end in bounds)
+        low, high = (_end(name, end) for end in _as_ends(name, bounds, dim))
     except InvalidInput:
         raise
     except Exception as error:  # whatever does not give two ends, or not of numbers
-        pairs = " For one pair per dimension, transpose: tuple(zip(*bounds))." if _is_pairs(bounds) else ""
-        raise InvalidInput(f"{name} must be {example}, got {shown(bounds)}.{pairs}") from error
+        raise InvalidInput(f"{name} must be {example}, got {shown(bounds)}.") from error
     if low.ndim > 1 or high.ndim > 1:
         raise InvalidInput(f"{name} must be {example}, got shapes {low.shape} and {high.shape}.")
     size = dim if dim is not None else max(low.size, high.size)
@@ -134,11 +136,7 @@ def box(name: str, bounds, dim: int | None) -> tuple[np.ndarray, np.ndarray]:
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise InvalidInput(f"{name} must be finite, got {shown(bounds)}; for an unbounded search give None.")
     if not (low < high).all():
-        hint = ""
-        if low.size == 2 and low[0] < low[1] and high[0] < high[1]:
-            hint = f" For one pair per dimension, transpose: ([{low[0]:g}, {high[0]:g}], [{low[1]:g}, {high[1]:g}])."
-        elif (low == high).any():
-            hint = " They are compared, like everything, in float32."
+        hint = " They are compared, like everything, in float32." if (low == high).any() else ""
         raise InvalidInput(f"{name} must have each lower end below the upper one, got {shown(bounds)}.{hint}")
     if not np.isfinite(float32(high.astype(np.float64) - low)).all():
         raise InvalidInput(f"{name} must not be wider than float32 can say (3.4e38), got {shown(bounds)}.")
@@ -154,11 +152,25 @@ def _end(name: str, end) -> np.ndarray:
     return float32(array)
 
 
-def _is_pairs(bounds) -> bool:
-    try:
-        return np.ndim(bounds) == 2 and np.shape(bounds)[1] == 2
-    except Exception:
-        return False
+def _as_ends(name: str, bounds, dim: int | None):
+    """`(low, high)`, where one pair per dimension was given. Two pairs are read as what they can be; an error where
+    they can be both. Vectors of NumPy are always ends."""
+    if isinstance(bounds, np.ndarray) or not isinstance(bounds, list | tuple):
+        return bounds
+    is_pair = [isinstance(one, list | tuple) and np.shape(one) == (2,) for one in bounds]
+    if not bounds or not all(is_pair) or dim not in (None, len(bounds)):
+        return bounds
+    (first, second), ends = bounds[0], [list(end) for end in zip(*bounds, strict=True)]
+    if len(bounds) != 2:
+        return ends
+    are_pairs = bool(first < second and bounds[1][0] < bounds[1][1])
+    are_ends = bool(first < bounds[1][0] and second < bounds[1][1])
+    if are_pairs and are_ends and list(bounds[0]) != ends[0]:
+        raise InvalidInput(
+            f"{name}={shown(bounds)} can be read as (low, high) and as one pair per dimension: give vectors of NumPy, "
+            f"(np.array({list(bounds[0])}), np.array({list(bounds[1])})) or (np.array({ends[0]}), np.array({ends[1]}))."
+        )
+    return ends if are_pairs and not are_ends else bounds
 
 
 def function_of_arrays(name: str, function, contract: str, expected: tuple[int, ...], *arguments) -> None:
@@ -226,10 +238,12 @@ def evaluation(returned, num: int, descriptor_dim: int | None, what: str = "eval
 
 def shapes(fitness, descriptor, num: int, descriptor_dim: int | None, what: str) -> None:
     """The shapes that an evaluation of `num` genotypes must have."""
+    is_of_one = what == "evaluate" and fitness in ((), (1,)) and num > 1
+    batch = " x is a batch, (B, dim); for a function of one solution give batch=False." if is_of_one else ""
     if fitness != (num,):
-        raise InvalidInput(f"{what}: fitness must have shape ({num},), one number per genotype, got {fitness}.")
+        raise InvalidInput(f"{what}: fitness must have shape ({num},), one number per genotype, got {fitness}.{batch}")
     if len(descriptor) != 2 or descriptor[0] != num or descriptor[1] < 1:
-        hint = " Use descriptor[:, None] for one dimension." if descriptor == (num,) else ""
+        hint = " Use descriptor[:, None] for one dimension." if descriptor == (num,) else batch
         raise InvalidInput(f"{what}: descriptor must have shape ({num}, D), got {descriptor}.{hint}")
     if descriptor_dim is not None and descriptor[1] != descriptor_dim:
         raise InvalidInput(f"{what}: descriptor has {descriptor[1]} dimensions, expected {descriptor_dim}.")

@@ -116,5 +116,9 @@ def test_an_old_bench_is_read_and_not_run_again(old, monkeypatch):
     monkeypatch.setattr(runner, "_run", None)  # would run something
     bench = runner.Bench(setting, old / "bench" / "pieces" / "quick" / "arm")
     for rule in part["rules"]:
+        # A learned rule of recipe 2 breaks ties otherwise since then: its piece would be run again.
+        is_other = getattr(bench._rule(rule), "architecture", None) == lqd.load("lqd-f").architecture
+        assert bench.has(rule) != is_other
         for measure, values in folder.table("arm", rule).items():
-            np.testing.assert_allclose(bench.measure(rule)[measure], values, rtol=1e-6)
+            if not is_other:
+                np.testing.assert_allclose(bench.measure(rule)[measure], values, rtol=1e-6)

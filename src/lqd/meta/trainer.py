@@ -35,7 +35,6 @@ from lqd.rules import trained
 from lqd.rules.learned.rule import Learned
 
 SAVE_EVERY_S = 30.0
-RULE = "rule.safetensors"  # the best one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +123,7 @@ class _Trainer:
 
     def run(self) -> Outcome:
         if self.leads and "best" in self.arrays and not self._has_rule():
-            self._write_rule(RULE, self.arrays["best"])
+            self._write_rule(trained.RULE, self.arrays["best"])
         with self.compiling:
             if self.config.num_rounds > self.num_rounds:
                 self._imitate()
@@ -220,7 +219,7 @@ class _Trainer:
             self.arrays["best"] = flat
             self.notes |= {"best_score": verdict.score, "best_meta_generation": self.num_done}
             self.notes["best_validation"] = run_record.summary(verdict) | found
-            self._write_rule(RULE, flat)
+            self._write_rule(trained.RULE, flat)
         self.notes["last_score"] = verdict.score
         self.notes["last_gain"] = found
         row = {"score": verdict.score, "best_score": self.notes["best_score"]}
@@ -272,7 +271,7 @@ class _Trainer:
     def _has_rule(self) -> bool:
         """Whether the best rule's file is there and whole: it may have been lost since the state was saved."""
         try:
-            found = np.asarray(generation.flat_from(trained.read(self.store.folder / RULE)))
+            found = np.asarray(generation.flat_from(trained.read(self.store.folder / trained.RULE)))
         except Unreadable:
             return False
         return np.array_equal(found, self.arrays["best"])

@@ -22,6 +22,7 @@ from lqd.rules.learned.network import Architecture, init_params
 from lqd.rules.learned.rule import Learned
 
 FOLDER = importlib.resources.files("lqd") / "rules" / "weights"
+RULE = "rule.safetensors"  # in the folder of a training run: the best one
 NAMES = ("lqd-f", "lqd-n", "lqd-fn", "lqd-f-paper", "lqd-imitates-ns", "lqd-imitates-dns")
 
 
@@ -32,12 +33,23 @@ def save_rule(path: PathLike, rule: Learned, card: Mapping[str, Any] | None = No
 
 
 def is_file(given: Any) -> bool:
-    """Whether a rule is given as a file of weights."""
-    return isinstance(given, pathlib.Path) or (isinstance(given, str) and given.endswith(".safetensors"))
+    """Whether a rule is given as a file of weights, or as the folder of a training run."""
+    if isinstance(given, pathlib.Path):
+        return True
+    return isinstance(given, str) and (given.endswith(".safetensors") or _is_run(given))
+
+
+def _is_run(given: PathLike) -> bool:
+    """Whether it is the folder of a training run, with its best rule in it."""
+    try:
+        return (pathlib.Path(given) / RULE).is_file()
+    except (OSError, ValueError):  # a name that can be no path
+        return False
 
 
 def read(path: PathLike) -> Learned:
-    """A learned rule from a file that `save_rule` wrote."""
+    """A learned rule from a file that `save_rule` wrote, or the best one in the folder of a training run."""
+    path = pathlib.Path(path) / RULE if _is_run(path) else path
     arrays, description = read_arrays(path, "rule")
     with understood(path):
         return learned_from(arrays, description["architecture"], path)

@@ -341,6 +341,8 @@ class AskTell:
         saved.check_random()
         settings = dict(saved.description["settings"])
         saved.check_sizes()
+        for name in ("bounds", "descriptor_bounds"):  # ends, and never pairs
+            settings[name] = None if settings[name] is None else tuple(np.asarray(end) for end in settings[name])
         if rule is None:
             rule = saved.rule()
             if rule is None:

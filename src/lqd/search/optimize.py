@@ -10,6 +10,7 @@ from lqd.errors import InvalidInput, shown
 from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
 from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA
 from lqd.search import compiled, host
+from lqd.search.one_by_one import OneByOne, mapped
 from lqd.search.progress import Callback
 from lqd.search.result import Result
 from lqd.search.saving import CheckpointFolder
@@ -50,6 +51,7 @@ def optimize(
     on_nan: str = "eliminate",
     callback: Callback | None = None,
     backend: str = "auto",
+    batch: bool = True,
     reproduction=None,
     archive_cells: int | None = None,
     qd_offset: float | None = None,
@@ -68,8 +70,8 @@ def optimize(
             further arrays kept with each solution. Or a task, e.g. `lqd.tasks.make("arm")`. Fitness: NaN is handled as
             `on_nan` says, `-inf` means infeasible, `+inf` is an error.
         dim: Length of a solution; a task knows its own.
-        bounds: `(low, high)`, each a number or `dim` of them; None: unbounded, started around `x0` (or the origin) with
-            scale `init_sigma`. A task knows its own.
+        bounds: `(low, high)`, each a number or `dim` of them; or one pair per dimension, `[(low, high), ...]`. None:
+            unbounded, started around `x0` (or the origin) with scale `init_sigma`. A task knows its own.
         rule: Who survives: a name (`lqd rules` lists them), a file of weights, a rule, or your own function
             `(key, fitness (P,), descriptor (P, D)) -> scores (P,)`.
         num_evaluations: Budget, the start population included; it is rounded down to whole batches, and
@@ -87,6 +89,7 @@ def optimize(
         callback: Called with a `Progress` after each history row; return True to stop.
         backend: `"jax"` compiles a traceable function into the loop; `"host"` calls it as it is, with NumPy arrays;
             `"auto"` is host, unless the function is a task, wrapped in `jax.jit`, or marked by `lqd.traceable`.
+        batch: False: `evaluate` is a function of one solution, `x (dim,) -> (fitness, descriptor (D,))`.
         reproduction: An operator `(key, x1 (dim,), x2 (dim,)) -> x (dim,)` instead of iso-line variation.
         archive_cells: Also keep the best solution ever seen in each of so many cells, in `result.archive`.
         qd_offset: Fitness that counts as nothing in the archive's QD score, in the sign of your function.
@@ -142,6 +145,11 @@ def optimize(
         raise InvalidInput("resume=True goes on with a run that was kept: give its folder, checkpoint=.")
     if checks.flag("steady_state", steady_state) and executor is None:
         raise InvalidInput("steady_state=True is for solutions that are evaluated in parallel: give executor= too.")
+    is_compiled = executor is None and (backend == "jax" or (backend == "auto" and _is_traceable(evaluate)))
+    if not checks.flag("batch", batch):
+        if isinstance(evaluate, Task):
+            raise InvalidInput(f"batch=False is for functions; the task {evaluate.name!r} takes batches.")
+        evaluate = mapped(evaluate) if is_compiled else OneByOne(evaluate)
     if executor is not None:
         if backend == "jax" or isinstance(evaluate, Task):
             what = f"the task {evaluate.name!r}" if isinstance(evaluate, Task) else "backend='jax'"
@@ -149,6 +157,6 @@ def optimize(
         return host.optimize(
             evaluate, settings, num_generations, executor=executor, steady_state=steady_state, **options
         )
-    if backend == "jax" or (backend == "auto" and _is_traceable(evaluate)):
+    if is_compiled:
         return compiled.optimize(evaluate, settings, num_generations, **options)
     return host.optimize(evaluate, settings, num_generations, **options)

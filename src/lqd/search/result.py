@@ -19,6 +19,19 @@ if TYPE_CHECKING:
 
 COLUMNS = ("max_fitness", "mean_fitness", "best_fitness", "novelty", "dominated_novelty", "num_filled", "num_nan")
 
+OTHERS = (
+    ".json",
+    ".parquet",
+    ".xlsx",
+    ".npz",
+    ".npy",
+    ".pkl",
+    ".pickle",
+    ".txt",
+    ".tsv",
+    ".h5",
+)  # no files of ours
+
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Elites:
@@ -126,7 +139,15 @@ class Result:
         return run_figures.result(self)
 
     def save(self, path: files.PathLike) -> pathlib.Path:
-        """Everything, in one file (safetensors) that `Result.load` reads."""
+        """Everything, in one file (safetensors) that `Result.load` reads; or the population as a table, to `x.csv`."""
+        ending = pathlib.Path(path).suffix.lower()
+        if ending == ".csv":
+            return files.write_bytes(path, self.to_dataframe().to_csv(index=False).encode())
+        if ending in OTHERS:
+            raise InvalidInput(
+                f"save({str(path)!r}): a result is saved as .safetensors (everything) or .csv (the population); for "
+                f"other tables use result.to_dataframe()."
+            )
         arrays: dict[str, np.ndarray] = {}
         for part in ("population", "best", "archive"):
             elites = getattr(self, part)

@@ -1,0 +1,125 @@
+"""What a new user tries first: a function of one solution, bounds as SciPy has them, a table, a folder of weights."""
+
+import concurrent.futures
+import pathlib
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+import lqd
+from lqd import checks
+from lqd.errors import InvalidInput
+
+SMALL = {"population_size": 8, "batch_size": 4, "num_evaluations": 24, "rule": "ga"}
+
+
+def of_many(x):
+    return -(x**2).sum(axis=1), x[:, :1], {"first": x[:, 0]}
+
+
+def of_one(x):
+    assert x.shape == (2,)
+    return -float((x**2).sum()), x[:1], {"first": x[0]}
+
+
+def assert_same(one, other):
+    np.testing.assert_array_equal(one.x, other.x)
+    np.testing.assert_allclose(one.fitness, other.fitness, rtol=1e-6)
+    np.testing.assert_array_equal(one.extras["first"], other.extras["first"])
+
+
+def test_a_function_of_one_solution():
+    expected = lqd.optimize(of_many, dim=2, **SMALL)
+    assert_same(lqd.optimize(of_one, dim=2, batch=False, **SMALL), expected)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert_same(lqd.optimize(of_one, dim=2, batch=False, executor=pool, **SMALL), expected)
+
+    def traced(x):
+        return -jnp.sum(x**2), x[:1], {"first": x[0]}
+
+    assert_same(lqd.optimize(traced, dim=2, batch=False, backend="jax", **SMALL), expected)
+
+
+def test_a_descriptor_that_is_one_number():
+    result = lqd.optimize(lambda x: (x[0], x[1]), dim=2, batch=False, **SMALL)
+    assert result.descriptor.shape == (8, 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x[0], r"must return \(fitness, descriptor\)"),
+        (lambda x: (x, x), r"one number and a vector \(D,\), got shapes \(2,\) and \(2,\)"),
+        (lambda x: (x[0], np.zeros((2, 2))), r"got shapes \(\) and \(2, 2\)"),
+        (lambda x: (x[0], x, [1]), "extras must be a dictionary"),
+        (lambda x: (x[0], x, {"a" if x[0] > 0 else "b": 1}), "the same extras always"),
+    ],
+)
+def test_what_a_function_of_one_solution_must_not_return(function, message):
+    with pytest.raises((InvalidInput, lqd.EvaluationFailed), match=message):
+        lqd.optimize(function, dim=2, batch=False, **SMALL)
+
+
+def test_batch_false_is_for_functions():
+    with pytest.raises(InvalidInput, match="batch=False is for functions; the task 'arm'"):
+        lqd.optimize(lqd.tasks.make("arm"), batch=False, num_evaluations=1000)
+
+
+@pytest.mark.parametrize("function", [lambda x: (-(x**2).sum(), x[0]), lambda x: (np.zeros(1), x)])
+def test_the_message_about_shapes_says_that_x_is_a_batch(function):
+    with pytest.raises(
+        InvalidInput, match=r"x is a batch, \(B, dim\); for a function of one solution give batch=False"
+    ):
+        lqd.optimize(function, dim=2, **SMALL)
+
+
+PAIRS = {
+    1: [(0, 1)],
+    2: [(0, 1), (0, 5)],
+    3: [(-1, 1), (0, 10), (2, 3)],
+}
+
+
+@pytest.mark.parametrize("dim", PAIRS)
+@pytest.mark.parametrize("outer", [list, tuple])
+def test_bounds_in_pairs(dim, outer):
+    low, high = checks.box("bounds", outer(PAIRS[dim]), dim)
+    np.testing.assert_array_equal(np.stack([low, high], axis=1), np.float32(PAIRS[dim]))
+    low, high = checks.box("descriptor_bounds", outer(PAIRS[dim]), None)
+    np.testing.assert_array_equal(np.stack([low, high], axis=1), np.float32(PAIRS[dim]))
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [([0, 0], [1, 1]), ([0, -1], [1, 5]), (np.array([-5, 0]), np.array([5, 10])), np.array([[-5, 0], [5, 10]])],
+)
+def test_ends_stay_ends(bounds):
+    low, high = checks.box("bounds", bounds, 2)
+    np.testing.assert_array_equal([low, high], np.float32(np.stack([*bounds])))
+
+
+def test_bounds_that_can_be_both_are_kept_as_they_were_meant(tmp_path):
+    ends = (np.array([-5, 0]), np.array([5, 10]))
+    search = lqd.AskTell(dim=2, bounds=ends, descriptor_bounds=ends, population_size=4, batch_size=4, rule="ga")
+    search.tell(x := search.ask(), x[:, 0], x)
+    again = lqd.AskTell.load(search.save(tmp_path / "state.safetensors"))
+    np.testing.assert_array_equal(again.ask(), search.ask())
+
+
+def test_a_table_of_the_population(tmp_path):
+    result = lqd.optimize(of_many, dim=2, **SMALL)
+    table = pd.read_csv(result.save(tmp_path / "found.csv"))
+    pd.testing.assert_frame_equal(table, result.to_dataframe(), check_dtype=False, rtol=1e-6)
+    with pytest.raises(InvalidInput, match=r"found\.json.*\.safetensors \(everything\) or \.csv"):
+        result.save(tmp_path / "found.json")
+    assert not (tmp_path / "found.json").exists()
+
+
+@pytest.mark.parametrize("kind", [str, pathlib.Path])
+def test_the_folder_of_a_training_run_as_a_rule(tmp_path, kind):
+    lqd.save_rule(tmp_path / "run" / "rule.safetensors", lqd.rule("lqd-f"))
+    results = [lqd.optimize(of_many, dim=2, **SMALL | {"rule": rule}) for rule in (kind(tmp_path / "run"), "lqd-f")]
+    assert_same(*results)
+    assert results[0].info["rule"] == str(tmp_path / "run")
