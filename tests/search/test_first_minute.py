@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from rich.errors import LiveError
 
 import lqd
 from lqd import checks
 from lqd.errors import InvalidInput
+from lqd.io import terminal
 
 SMALL = {"population_size": 8, "batch_size": 4, "num_evaluations": 24, "rule": "ga"}
 
@@ -123,3 +125,42 @@ def test_the_folder_of_a_training_run_as_a_rule(tmp_path, kind):
     results = [lqd.optimize(of_many, dim=2, **SMALL | {"rule": rule}) for rule in (kind(tmp_path / "run"), "lqd-f")]
     assert_same(*results)
     assert results[0].info["rule"] == str(tmp_path / "run")
+
+
+def bars(capsys, monkeypatch, **how):
+    """What is written to a terminal."""
+    monkeypatch.setattr(terminal, "is_watched", lambda: True)
+    result = lqd.optimize(of_many, dim=2, **SMALL | how)
+    return result, capsys.readouterr().out
+
+
+def test_a_progress_bar_where_somebody_sees_it(capsys, monkeypatch):
+    result, said = bars(capsys, monkeypatch)
+    assert "evaluations" in said
+    assert "24/24" in said
+    assert f"best {result.best_fitness:.4g}, 8 kept" in said
+    archive = {"archive_cells": 4, "descriptor_bounds": (-9, 9), "qd_offset": -50.0, "minimize": True}
+    said = bars(capsys, monkeypatch, **archive)[1]
+    assert "of the cells, QD score" in said
+    assert not bars(capsys, monkeypatch, progress=False)[1]
+
+
+@pytest.mark.parametrize("backend", ["host", "jax"])
+def test_a_progress_bar_that_is_asked_for_changes_nothing(capsys, backend):
+    quiet = lqd.optimize(of_many, dim=2, backend=backend, **SMALL)
+    assert not capsys.readouterr().out  # nobody watches
+    assert_same(lqd.optimize(of_many, dim=2, backend=backend, progress=True, **SMALL), quiet)
+    assert "24/24" in capsys.readouterr().out
+
+
+def test_a_display_of_ones_own_stays(capsys, monkeypatch):
+    def taken(self):
+        raise LiveError
+
+    monkeypatch.setattr("rich.progress.Progress.start", taken)
+    assert_same(lqd.optimize(of_many, dim=2, progress=True, **SMALL), lqd.optimize(of_many, dim=2, **SMALL))
+
+
+def test_progress_that_is_no_flag():
+    with pytest.raises(InvalidInput, match="progress"):
+        lqd.optimize(of_many, dim=2, progress="yes", **SMALL)

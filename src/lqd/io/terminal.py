@@ -1,6 +1,7 @@
 """Progress bars. Whatever they say is text; one that cannot be written never ends the work that it is about."""
 
 import contextlib
+import importlib.util
 import sys
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -33,6 +34,12 @@ def _console() -> "Console":
     from rich.console import Console
 
     return Console(file=cast(IO[str], _Lenient(sys.stdout)))
+
+
+def is_watched() -> bool:
+    """Whether somebody sees a bar move: on a terminal, or in a notebook that can show one."""
+    console = _console()
+    return console.is_terminal or (console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None)
 
 
 def progress(*columns: str) -> "Progress":

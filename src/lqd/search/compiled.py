@@ -16,7 +16,7 @@ from lqd.evolution.driver import Rows
 from lqd.evolution.loop import State
 from lqd.io.files import understood
 from lqd.search import same_task, saving
-from lqd.search.progress import Callback, failed, interrupted, told_to_stop
+from lqd.search.progress import Bar, Callback, failed, interrupted, told_to_stop
 from lqd.search.result import Result, make_result
 from lqd.search.same_task import MOST, Answers, Row
 from lqd.search.saving import CheckpointFolder
@@ -35,6 +35,7 @@ def optimize(
     time_limit_s: float | None = None,
     folder: CheckpointFolder | None = None,
     recheck: bool = True,
+    bar: Bar | None = None,
 ) -> Result:
     """See `lqd.optimize`."""
     task, descriptor_dim = _as_task(evaluate, settings)
@@ -48,7 +49,7 @@ def optimize(
             if recheck and first is not None and not same_task.says_all(evaluate):
                 same_task.check(folder.path, first, search.answers)
         search.described = same_task.described(evaluate)
-        return _run(search, num_generations, callback, time_limit_s, folder, before, first)
+        return _run(search, num_generations, callback, time_limit_s, folder, before, first, bar)
 
 
 class _Search:
@@ -92,7 +93,7 @@ def first_answers(state: State) -> Answers:
 
 def _run(
     search: _Search, num_generations: int, callback, time_limit_s, folder: CheckpointFolder | None, before,
-    first: Answers | None,
+    first: Answers | None, bar: Bar | None,
 ) -> Result:  # fmt: skip
     settings = search.settings
     raised: list[BaseException] = []
@@ -110,6 +111,8 @@ def _run(
         try:
             if before is None and first is None:  # this is the start
                 first = first_answers(states[0])
+            if bar is not None:
+                bar.show(int(history[-1].num_evaluations[-1]), history[-1:])
             if told_to_stop(callback, history[-1:], settings.sign):
                 return True
             if _fault(states[0], settings) is None:

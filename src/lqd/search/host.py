@@ -14,7 +14,7 @@ from lqd.errors import EvaluationFailed
 from lqd.evolution.driver import Rows
 from lqd.search import same_task
 from lqd.search.ask_tell import AskTell
-from lqd.search.progress import Callback, failed, interrupted, told_to_stop
+from lqd.search.progress import Bar, Callback, failed, interrupted, told_to_stop
 from lqd.search.result import Result
 from lqd.search.same_task import LEAST, Answers, Row
 from lqd.search.saving import CheckpointFolder
@@ -47,6 +47,7 @@ def optimize(
     executor: Any = None,
     steady_state: bool = False,
     recheck: bool = True,
+    bar: Bar | None = None,
 ) -> Result:
     """See `lqd.optimize`."""
     total = settings.population_size + num_generations * settings.batch_size
@@ -64,7 +65,7 @@ def optimize(
             source = SteadyState(workers, settings) if steady_state else Generational(workers, settings)
         if folder is not None and recheck and search.first is not None and not same_task.says_all(evaluate):
             _check_same(folder.path, search, search.first, source)
-        return _run(search, source, total, callback, time_limit_s, folder)
+        return _run(search, source, total, callback, time_limit_s, folder, bar)
 
 
 def _check_same(path, search: AskTell, first: Answers, source: Source) -> None:
@@ -76,13 +77,16 @@ def _check_same(path, search: AskTell, first: Answers, source: Source) -> None:
 
 
 def _run(
-    search: AskTell, source: Source, total: int, callback, time_limit_s, folder: CheckpointFolder | None
-) -> Result:
+    search: AskTell, source: Source, total: int, callback, time_limit_s, folder: CheckpointFolder | None,
+    bar: Bar | None,
+) -> Result:  # fmt: skip
     begun = time.perf_counter()
     stopped_by = None
     try:
         while search.num_evaluations < total and stopped_by is None:
             new_rows = source.step(search, total - search.num_evaluations)
+            if bar is not None:
+                bar.show(search.num_evaluations, new_rows)
             if told_to_stop(callback, new_rows, search.sign):
                 stopped_by = "callback"
             elif time_limit_s is not None and time.perf_counter() - begun > time_limit_s:

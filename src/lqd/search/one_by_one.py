@@ -21,7 +21,7 @@ class OneByOne:
         different = next((one for one in names if one != names[0]), None)
         if different is not None:
             raise InvalidInput(f"evaluate must return the same extras always: {names[0]}, then {different}.")
-        fitness, descriptor = (np.stack([row[i] for row in rows]) for i in (0, 1))
+        fitness, descriptor = np.stack([row[0] for row in rows]), np.stack([row[1] for row in rows])
         return fitness, descriptor, {name: np.stack([row[2][name] for row in rows]) for name in names[0]}
 
 

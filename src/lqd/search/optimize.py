@@ -11,7 +11,7 @@ from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
 from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA
 from lqd.search import compiled, host
 from lqd.search.one_by_one import OneByOne, mapped
-from lqd.search.progress import Callback
+from lqd.search.progress import Callback, bar
 from lqd.search.result import Result
 from lqd.search.saving import CheckpointFolder
 from lqd.search.settings import Settings
@@ -50,6 +50,7 @@ def optimize(
     minimize: bool = False,
     on_nan: str = "eliminate",
     callback: Callback | None = None,
+    progress: bool | None = None,
     backend: str = "auto",
     batch: bool = True,
     reproduction=None,
@@ -87,6 +88,7 @@ def optimize(
         on_nan: `"eliminate"` drops a solution whose fitness is NaN (or whose descriptor is not finite) and counts it;
             `"raise"` names it.
         callback: Called with a `Progress` after each history row; return True to stop.
+        progress: A progress bar with the best fitness and the time left: by default on terminals and in notebooks.
         backend: `"jax"` compiles a traceable function into the loop; `"host"` calls it as it is, with NumPy arrays;
             `"auto"` is host, unless the function is a task, wrapped in `jax.jit`, or marked by `lqd.traceable`.
         batch: False: `evaluate` is a function of one solution, `x (dim,) -> (fitness, descriptor (D,))`.
@@ -139,6 +141,8 @@ def optimize(
         raise InvalidInput(f"callback must be a function, got {shown(callback)}.")
     options: dict[str, Any] = {"callback": callback, "time_limit_s": time_limit_s, "folder": None}
     options["recheck"] = checks.flag("recheck", recheck)
+    if progress is not None:
+        checks.flag("progress", progress)
     if checkpoint is not None:
         options["folder"] = CheckpointFolder(checkpoint, resume)
     elif checks.flag("resume", resume):
@@ -154,9 +158,8 @@ def optimize(
         if backend == "jax" or isinstance(evaluate, Task):
             what = f"the task {evaluate.name!r}" if isinstance(evaluate, Task) else "backend='jax'"
             raise InvalidInput(f"executor is for functions on the host, {what} is compiled; leave one of them out.")
-        return host.optimize(
-            evaluate, settings, num_generations, executor=executor, steady_state=steady_state, **options
-        )
-    if is_compiled:
-        return compiled.optimize(evaluate, settings, num_generations, **options)
-    return host.optimize(evaluate, settings, num_generations, **options)
+        options |= {"executor": executor, "steady_state": steady_state}
+    run = compiled.optimize if is_compiled else host.optimize
+    total = settings.population_size + num_generations * settings.batch_size
+    with bar(progress, total, settings.sign) as shown_bar:
+        return run(evaluate, settings, num_generations, bar=shown_bar, **options)

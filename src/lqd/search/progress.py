@@ -1,12 +1,14 @@
 """What a run shows on its way, and how it ends early."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from lqd.errors import EvaluationFailed, Interrupted
 from lqd.evolution.driver import Rows
+from lqd.io import terminal
 from lqd.search.result import Result, history
 
 
@@ -28,6 +30,50 @@ def told_to_stop(callback: Callback | None, rows: list[Rows], sign: float) -> bo
     records = history(Rows.join(rows), 0, sign).to_dict("records")
     answers = [callback(Progress(int(row["generation"]), int(row["num_evaluations"]), row)) for row in records]
     return any(isinstance(answer, bool | np.bool_) and bool(answer) for answer in answers)
+
+
+class Bar:
+    """A progress bar: evaluations, the best fitness, how many are kept, the archive's scores, the time left."""
+
+    def __init__(self, bars, total: int, sign: float):
+        self._bars, self._sign = bars, sign
+        self._row = bars.add_task("evaluations", total=total, facts="")
+
+    def show(self, num_evaluations: int, rows: list[Rows]) -> None:
+        if rows:
+            last = {name: float(values[-1, 0]) for name, values in rows[-1].measures.items()}
+            self._bars.update(self._row, facts=_facts(last, self._sign))
+        self._bars.update(self._row, completed=num_evaluations)
+
+
+def _facts(row: dict[str, float], sign: float) -> str:
+    best = sign * row["best_fitness"]
+    said = [f"best {best:.4g}" if np.isfinite(best) else "none feasible", f"{row['num_filled']:.0f} kept"]
+    if "archive_coverage" in row:
+        said.append(f"{row['archive_coverage']:.1%} of the cells")
+    if "archive_qd_score" in row:
+        said.append(f"QD score {row['archive_qd_score']:.4g}")
+    return ", ".join(said)
+
+
+@contextlib.contextmanager
+def bar(wanted: bool | None, total: int, sign: float) -> Iterator[Bar | None]:
+    """A bar where it is wanted, or by default where somebody sees it."""
+    if not (terminal.is_watched() if wanted is None else wanted):
+        yield None
+        return
+    from rich.errors import LiveError
+
+    bars = terminal.progress("{task.description}", "bar", "count", "{task.fields[facts]}", "left")
+    try:
+        bars.start()
+    except LiveError:  # another display is there already: the user's own, or that of another search
+        yield None
+        return
+    try:
+        yield Bar(bars, total, sign)
+    finally:
+        bars.stop()
 
 
 def failed(error: Exception, result: Result | None) -> EvaluationFailed:
