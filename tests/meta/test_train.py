@@ -301,6 +301,7 @@ def test_a_run_in_short_calls_is_the_undisturbed_run(whole, tmp_path):
     assert steps == [(0, 1), (1, 2), (2, 4)]
 
 
+@pytest.mark.long  # tests/test_faults.py does so at every change, less often
 def test_a_run_ended_by_signals_is_the_undisturbed_run(longer, tmp_path, lqd_train):
     """Killed without a warning: tests/test_faults.py."""
     out = tmp_path / "run"

@@ -813,7 +813,7 @@ def test_both_doors_take_what_settings_hold():
     """Names and defaults are written down three times; they must not drift apart."""
     fields = {field.name: field.default for field in dataclasses.fields(Settings) if field.init}
     beyond = {"evaluate", "num_evaluations", "callback", "backend", "time_limit_s"}
-    beyond |= {"executor", "steady_state", "checkpoint", "resume", "recheck"}
+    beyond |= {"executor", "steady_state", "checkpoint", "resume", "recheck", "batch", "progress"}
     for door, extra in ((lqd.AskTell, set()), (lqd.optimize, beyond)):
         parameters = inspect.signature(door).parameters
         assert set(parameters) - extra == set(fields)

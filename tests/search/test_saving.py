@@ -111,6 +111,7 @@ def test_noise_on_the_host_goes_on_as_well(tmp_path):
     np.testing.assert_array_equal(lqd.optimize(task, checkpoint=tmp_path, resume=True, **given).x, whole.x)
 
 
+@pytest.mark.long  # tests/test_faults.py does so at every change
 def test_killed_at_any_moment(undisturbed, tmp_path):
     """A process that is killed without warning leaves a whole state, or none."""
     script = textwrap.dedent(f"""

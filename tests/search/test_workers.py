@@ -48,7 +48,7 @@ def test_a_number_means_so_many_processes():
     assert len(set(result.extras["pid"].tolist())) <= 2
 
 
-@pytest.mark.parametrize("steady_state", [False, True])
+@pytest.mark.parametrize("steady_state", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_who_kills_its_worker_fails_and_the_others_go_on(steady_state):
     # Wide steps, so that children die as well, not only the start points.
     given = GIVEN | {"batch_size": 4, "num_evaluations": 16, "line_sigma": 0.5}
@@ -80,6 +80,7 @@ def test_who_dies_once_is_evaluated_after_all(tmp_path, monkeypatch):
     assert result.num_evaluations == 18
 
 
+@pytest.mark.long
 def test_if_all_die_it_ends(monkeypatch):
     monkeypatch.setattr(host, "HOPELESS", 2)
     with pytest.raises(lqd.EvaluationFailed, match=r"died at each of 2 solutions in a row.*__main__") as error:

@@ -31,7 +31,11 @@ def interpreted(num_heads, params, x, filled, exact=False):
 plain = jax.jit(network.forward, static_argnums=1)
 
 
-@pytest.mark.parametrize("name", rulesets.ARCHITECTURES)
+SLOW = ("distances, padded", "distances, many dimensions")
+NAMES = [pytest.param(name, marks=pytest.mark.long) if name in SLOW else name for name in rulesets.ARCHITECTURES]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_architecture(name):
     architecture = rulesets.ARCHITECTURES[name]
     params = rulesets.noisy(architecture)
