@@ -35,7 +35,7 @@ GIVEN = {"dim": 3, "bounds": (0, 1), "population_size": 16, "batch_size": 4, "nu
 
 def evaluate(x):
     time.sleep(0.005)
-    hiccups.maybe(0.6 if len(x) > 1 else 0.2)
+    hiccups.maybe(0.8 if len(x) > 1 else 0.35)
     return -np.abs(x - 0.3).sum(axis=1), x[:, :2], {"sum": x.sum(axis=1)}
 
 
@@ -93,7 +93,7 @@ def steady_state(folder: pathlib.Path) -> None:
 
 def _on_the_host(x):
     time.sleep(0.001)
-    hiccups.maybe(0.1)
+    hiccups.maybe(0.25)
     return x[:, 0]
 
 

@@ -145,6 +145,7 @@ def test_stopped_at_random_moments(name, how, start, undisturbed, tmp_path, requ
             assert_same(name, expected, out)
             for path in sorted(out.rglob("*"), reverse=True):  # it was finished: from the beginning
                 path.rmdir() if path.is_dir() else path.unlink()
+            first, end = 0.8 * first, 0.8 * end  # the machine may be faster than it was
         assert_all_whole(out)
     process = start(name, out)
     errors = process.communicate(timeout=300)[1]

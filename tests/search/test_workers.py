@@ -166,6 +166,19 @@ def test_a_pool_that_cannot_be_replaced_says_so():
         lqd.optimize(functions.plain, executor=Broken, **GIVEN)
 
 
+def test_executors_that_take_fewer_arguments_are_shut_down_as_well():
+    """As Dask's."""
+    shut = []
+
+    class Plain(ThreadPoolExecutor):
+        def shutdown(self, wait=True):
+            shut.append(wait)
+            super().shutdown(wait)
+
+    assert lqd.optimize(functions.plain, executor=lambda: Plain(2), **GIVEN).num_evaluations == 36
+    assert shut == [False]
+
+
 def test_a_worker_lost_without_its_pool_is_tried_again():
     """As on a cluster, where the scheduler goes on."""
 

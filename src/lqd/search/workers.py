@@ -164,7 +164,7 @@ class Workers:
         for future in self._flying:
             future.cancel()
         if self._own:
-            self._executor.shutdown(wait=False, cancel_futures=True)
+            _shut_down(self._executor)
 
     def _send(self) -> None:
         """All that wait; but while there are suspects, one of them, alone."""
@@ -231,8 +231,16 @@ class Workers:
                 f"executor: a worker died and {type(self._executor).__name__} cannot go on ({error}). Give a function "
                 f"that makes the executor, executor=lambda: ..., and a broken one is replaced."
             ) from error
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        _shut_down(self._executor)
         self._executor, self._own = self._make(), True
+
+
+def _shut_down(executor: Any) -> None:
+    """Without waiting. Dask's takes fewer arguments than those of concurrent.futures."""
+    try:
+        executor.shutdown(wait=False, cancel_futures=True)
+    except TypeError:
+        executor.shutdown(wait=False)
 
 
 def _check_sendable(function: Callable) -> None:
