@@ -4,6 +4,8 @@ import json
 import pathlib
 import shutil
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -132,3 +134,13 @@ def test_a_saved_search_keeps_the_weights_and_not_the_name(tmp_path, monkeypatch
     again = lqd.AskTell.load(path)
     for _ in range(3):
         np.testing.assert_array_equal(advance(again), advance(search))
+
+
+def test_rules_can_be_loaded_and_looked_up_while_something_is_traced():
+    @jax.jit
+    def traced(x):
+        rule = catalogue.resolve(lqd.load("lqd-f"))
+        scaled = jax.tree.map(lambda leaf: leaf * x, rule)
+        return catalogue.resolve(scaled).params["embed"]["weight"].sum()
+
+    assert np.isfinite(traced(jnp.float32(2)))

@@ -129,8 +129,8 @@ FAILING = (exits_sometimes,)
 WRONG = {
     always_exits: (lqd.EvaluationFailed, "died at each of 5 solutions in a row.*SystemExit"),
     raises_what_is_no_exception: (lqd.EvaluationFailed, "Odd: out of the ordinary"),
-    ragged_descriptors: (ValueError, None),
-    ragged_extras: (ValueError, None),
+    ragged_descriptors: (lqd.InvalidInput, None),
+    ragged_extras: (lqd.InvalidInput, None),
     ragged_names: (lqd.InvalidInput, "extras must be the same|same extras"),
 }
 

@@ -76,15 +76,15 @@ def learned_from(arrays: Mapping[str, np.ndarray], architecture: Any, path: Path
                 f"{path}: {name} has shape {arrays[name].shape} and type {arrays[name].dtype}, "
                 f"expected {leaf.shape} and {leaf.dtype}."
             )
-    rule = Learned(jax.tree.unflatten(structure, [jax.numpy.asarray(arrays[name]) for name in shapes]), architecture)
-    if not is_finite(rule):
+    if not is_finite(arrays):
         raise Unreadable(f"{path}: it has weights that are not finite (NaN or infinity).")
-    return rule
+    return Learned(jax.tree.unflatten(structure, [jax.numpy.asarray(arrays[name]) for name in shapes]), architecture)
 
 
-def is_finite(rule: Learned) -> bool:
-    """Whether all weights are numbers to calculate with."""
-    return all(bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(rule.params))
+def is_finite(weights: Any) -> bool:
+    """Whether all weights are numbers to calculate with, as far as they are known while something is traced."""
+    known = [leaf for leaf in jax.tree.leaves(weights) if not isinstance(leaf, jax.core.Tracer)]
+    return all(bool(np.isfinite(leaf).all()) for leaf in known)
 
 
 # Those in the box
