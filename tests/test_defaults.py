@@ -1,0 +1,70 @@
+"""Strangers' problems: the two halves share nothing, every problem is what it says, and the archive counts right."""
+
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "benchmarks"))
+import defaults
+import problems
+
+EVERY = defaults.every_problem()
+
+
+def test_what_defaults_are_chosen_on_is_never_quoted():
+    assert not problems.TUNING.keys() & problems.QUOTED.keys()
+    functions = [{problem.function for problem in half.values()} for half in (problems.TUNING, problems.QUOTED)]
+    assert not functions[0] & functions[1]
+    assert [len(one) for one in functions] == [len(problems.TUNING), len(problems.QUOTED)]
+    assert min(len(one) for one in functions) >= 10
+    assert set(problems.LONG) <= EVERY.keys()
+
+
+def test_nothing_is_chosen_on_the_second_half(capsys, monkeypatch, tmp_path):
+    words = ["defaults.py", "--half", "quoted", "--choose", "mine", "{}", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit):
+        defaults.main()
+    assert "--choose is for the first half" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_problem_is_what_it_says(name):
+    problem, rng = EVERY[name], np.random.default_rng(0)
+    if problem.function is problems.cart_pole:
+        pytest.importorskip("gymnasium")
+    if problem.bounds is None:
+        x = problem.start + problem.spread * rng.normal(size=(64, problem.dim))
+    else:
+        assert (problem.bounds[0] < problem.bounds[1]).all()
+        x = rng.uniform(*problem.bounds, size=(64, problem.dim))
+    given = x.copy()
+    fitness, descriptor = problem.function(x)
+    assert fitness.shape == (64,)
+    assert descriptor.shape == (64, problem.descriptor_dim)
+    assert np.isfinite(descriptor).all()
+    assert np.isfinite(fitness).mean() > 0.2
+    assert (problem.ranges[0] < problem.ranges[1]).all()
+    np.testing.assert_array_equal(x, given)
+    again = [part[:3] for part in problem.function(x[:3])]  # one by one as in a batch
+    np.testing.assert_allclose(again[0], fitness[:3], rtol=1e-9)
+    worth = problem.worth(fitness)
+    assert ((worth >= 0) & (worth <= 1)).all()
+
+
+def test_the_archive_counts_the_best_of_each_cell_within_the_budget():
+    problem = problems.TUNING["himmelblau"]
+    measured = defaults.Measured(problem, 5, seed=0)
+    measured(np.array([[3.0, 2.0], [3.01, 2.01], [-9.0, 0.0]]))  # the optimum, its neighbour, and one at the edge
+    measured(np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]))  # the last is beyond the budget
+    assert measured.num == 5
+    with pytest.raises(defaults.Done):
+        measured(np.zeros((1, 2)))
+    scores = measured.scores()
+    assert scores["best"] == 0
+    assert scores["coverage"] == 4 / 50**2
+    worth = problem.worth(problem.function(np.array([[3.0, 2.0], [-9.0, 0.0], [0.0, 0.0], [1.0, 1.0]]))[0])
+    assert scores["qd_score"] == pytest.approx(worth.sum())
