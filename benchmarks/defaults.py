@@ -367,7 +367,9 @@ def main() -> None:
     parser.add_argument("--evaluations", type=int, nargs="+", default=[2000, 20_000])
     parser.add_argument("--seeds", type=int, default=16)
     parser.add_argument("--problems", nargs="*", help="only these")
-    parser.add_argument("--algorithms", nargs="*", default=list(EVERYBODY), help="only these, or [] with --choose")
+    parser.add_argument(
+        "--algorithms", nargs="*", default=list(EVERYBODY), help="only these; none, with --choose alone"
+    )
     parser.add_argument("--choose", nargs=2, action="append", default=[], metavar=("NAME", "JSON"),
                         help="lqd.optimize with other arguments, under this name")  # fmt: skip
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("results/defaults"))
@@ -377,6 +379,8 @@ def main() -> None:
         parser.error("--choose is for the first half: the second is what results are quoted on")
     half = problems.TUNING if given.half == "tuning" else problems.QUOTED
     names = given.problems or list(half)
+    if strange := [name for name in names if name not in half]:
+        parser.error(f"{strange[0]!r} is no problem of the {given.half} half, which has: {', '.join(half)}")
     chosen = {name: json.loads(text) for name, text in given.choose}
     work = [
         (given.out, name, algorithm, budget, given.seeds, chosen.get(algorithm, {}))

@@ -409,6 +409,7 @@ QUOTED = {
         Problem("picture", picture, 31, None, (np.array([0, 0]), np.array([1, 0.5])), -1.5, 0),
     )
 }  # fmt: skip
+# Also with 200,000 evaluations: three of each half.
 LONG = (
     "griewank 60",
     "4 descriptors",

@@ -31,6 +31,16 @@ def test_nothing_is_chosen_on_the_second_half(capsys, monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(("half", "name"), [("tuning", "eggholder"), ("quoted", "himmelblau"), ("tuning", "none")])
+def test_a_problem_of_the_other_half_is_refused_by_name(capsys, monkeypatch, tmp_path, half, name):
+    words = ["defaults.py", "--half", half, "--problems", name, "--algorithms", "random", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit):
+        defaults.main()
+    assert f"{name!r} is no problem of the {half} half" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_a_problem_is_what_it_says(name):
     problem, rng = EVERY[name], np.random.default_rng(0)

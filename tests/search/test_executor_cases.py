@@ -165,9 +165,17 @@ EXECUTORS = {"threads": lambda: ThreadPoolExecutor(3), "backwards": Backwards}
 
 
 def within_a_minute(function, *args, **given):
-    """What it returns or raises; a hang is an error."""
-    with ThreadPoolExecutor(1) as aside:
-        return aside.submit(function, *args, **given).result(timeout=60)
+    """What it returns or raises; a hang is an error, and is left behind in its thread."""
+    outcome: Future = Future()
+
+    def call():
+        try:
+            outcome.set_result(function(*args, **given))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    return outcome.result(timeout=60)
 
 
 def check(result):

@@ -114,7 +114,7 @@ def understood(path: PathLike):
     except InvalidInput as error:
         if str(path) in str(error):
             raise
-        raise Unreadable(f"{path}: {error}") from error
+        raise InvalidInput(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise Unreadable(f"{path}: its content is not that of its kind ({error!r:.200}).") from error
 

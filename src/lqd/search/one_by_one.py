@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 
 from lqd.errors import InvalidInput, shown
@@ -42,8 +41,3 @@ def _row(returned) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
     if not isinstance(extras, dict):
         raise InvalidInput(f"evaluate: extras must be a dictionary by name, got {shown(extras)}.")
     return fitness.reshape(()), descriptor, {name: np.asarray(value) for name, value in extras.items()}
-
-
-def mapped(function: Callable) -> Callable:
-    """The same for a traceable function."""
-    return jax.vmap(function)

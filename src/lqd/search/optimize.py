@@ -10,7 +10,7 @@ from lqd.errors import InvalidInput, shown
 from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
 from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA
 from lqd.search import compiled, host
-from lqd.search.one_by_one import OneByOne, mapped
+from lqd.search.one_by_one import OneByOne
 from lqd.search.progress import Callback, bar
 from lqd.search.result import Result
 from lqd.search.saving import CheckpointFolder
@@ -153,7 +153,7 @@ def optimize(
     if not checks.flag("batch", batch):
         if isinstance(evaluate, Task):
             raise InvalidInput(f"batch=False is for functions; the task {evaluate.name!r} takes batches.")
-        evaluate = mapped(evaluate) if is_compiled else OneByOne(evaluate)
+        evaluate = jax.vmap(evaluate) if is_compiled else OneByOne(evaluate)
     if executor is not None:
         if backend == "jax" or isinstance(evaluate, Task):
             what = f"the task {evaluate.name!r}" if isinstance(evaluate, Task) else "backend='jax'"
