@@ -97,6 +97,10 @@ SETTINGS = {
         {"bounds": [(0, 1), (2, 3)]},
         r"bounds=.* can be read as \(low, high\) and as one pair per dimension: .*array\(\[0, 2\]\), np",
     ),
+    "bounds of three pairs": (
+        {"bounds": [(0, 1)] * 3},
+        "bounds: 3 pairs for 2 dimensions; give one pair per dimension",
+    ),
     "bounds as wrong pairs": ({"bounds": [(1, 0), (0, 1)]}, r"bounds must have each lower end below"),
     # descriptor bounds
     "descriptor bounds reversed": ({"descriptor_bounds": (1, 0)}, r"descriptor_bounds must have.*got \(1, 0\)"),

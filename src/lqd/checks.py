@@ -158,8 +158,12 @@ def _as_ends(name: str, bounds, dim: int | None):
     if isinstance(bounds, np.ndarray) or not isinstance(bounds, list | tuple):
         return bounds
     is_pair = [isinstance(one, list | tuple) and np.shape(one) == (2,) for one in bounds]
-    if not bounds or not all(is_pair) or dim not in (None, len(bounds)):
+    if not bounds or not all(is_pair):
         return bounds
+    if dim not in (None, len(bounds)):
+        if len(bounds) == 2:
+            return bounds
+        raise InvalidInput(f"{name}: {len(bounds)} pairs for {dim} dimensions; give one pair per dimension.")
     (first, second), ends = bounds[0], [list(end) for end in zip(*bounds, strict=True)]
     if len(bounds) != 2:
         return ends
@@ -238,8 +242,9 @@ def evaluation(returned, num: int, descriptor_dim: int | None, what: str = "eval
 
 def shapes(fitness, descriptor, num: int, descriptor_dim: int | None, what: str) -> None:
     """The shapes that an evaluation of `num` genotypes must have."""
-    is_of_one = what == "evaluate" and fitness in ((), (1,)) and num > 1
-    batch = " x is a batch, (B, dim); for a function of one solution give batch=False." if is_of_one else ""
+    batch = ""
+    if what == "evaluate" and fitness != (num,):
+        batch = " x is a batch, (B, dim); for a function of one solution give batch=False."
     if fitness != (num,):
         raise InvalidInput(f"{what}: fitness must have shape ({num},), one number per genotype, got {fitness}.{batch}")
     if len(descriptor) != 2 or descriptor[0] != num or descriptor[1] < 1:

@@ -69,7 +69,9 @@ def test_batch_false_is_for_functions():
         lqd.optimize(lqd.tasks.make("arm"), batch=False, num_evaluations=1000)
 
 
-@pytest.mark.parametrize("function", [lambda x: (-(x**2).sum(), x[0]), lambda x: (np.zeros(1), x)])
+@pytest.mark.parametrize(
+    "function", [lambda x: (-(x**2).sum(), x[0]), lambda x: (np.zeros(1), x), lambda x: (x[0], x[:2])]
+)
 def test_the_message_about_shapes_says_that_x_is_a_batch(function):
     with pytest.raises(
         InvalidInput, match=r"x is a batch, \(B, dim\); for a function of one solution give batch=False"
