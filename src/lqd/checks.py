@@ -254,8 +254,8 @@ def grown_descriptors(before: np.ndarray, now: np.ndarray) -> str | None:
         return None
     which = int(growth.argmax())
     return (
-        f"descriptor {which} is spread over {now[which]:.3g} now, at the start over {before[which]:.3g}: solutions that "
-        f"are only far away take the place of others. Give descriptor_bounds=(low, high), the range that matters."
+        f"descriptor {which} is spread over {now[which]:.3g} now, at the start over {before[which]:.3g}: solutions "
+        f"that are only far away take the place of others. Give descriptor_bounds=(low, high), the range that matters."
     )
 
 

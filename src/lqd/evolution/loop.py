@@ -225,7 +225,7 @@ def absorb(
 ) -> State:
     """Newcomers join, everybody competes, the best N stay. While the first N arrive nobody competes (`competing`).
 
-    Newcomers have `traits` where the population has some. The best and the archive are nobody's parents: they have none.
+    Newcomers have `traits` where the population has some; the best and the archive are nobody's parents, and have none.
     """
     faults, evaluation = _record_faults(state.faults, x, evaluation)
     newcomers = Population(x, evaluation.fitness, evaluation.descriptor, evaluation.extras)

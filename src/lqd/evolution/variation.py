@@ -8,11 +8,11 @@ An `Operator` is the simple case, `(key, x1 (n,), x2 (n,)) -> x (n,)` for one ch
 variation of it. Any such function can take the place of iso-line variation.
 """
 
-import math
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lqd.tasks.task import Box
@@ -198,13 +198,13 @@ class Spread:
     LEAST = 1e-6  # deviation, in units of the box
 
     @classmethod
-    def _ranges(cls) -> Float[Array, "2 2"]:
+    def _ranges(cls) -> Float[np.ndarray, "2 2"]:
         """Logarithms: of the lowest steps, of the highest."""
-        return jnp.array([[math.log(step[end]) for step in (cls.ISO, cls.LINE)] for end in (0, 1)], jnp.float32)
+        return np.log(np.array([cls.ISO, cls.LINE])).astype(np.float32).T
 
     def first(self, num: int) -> Float[Array, "num 2"]:
         """The middle of the ranges."""
-        return jnp.broadcast_to(0.5 * jnp.sum(self._ranges(), axis=0), (num, 2))
+        return jnp.asarray(np.tile(self._ranges().mean(axis=0), (num, 1)))
 
     def children(self, key, population, box, start, batch_size) -> Children:
         key_parents, key_rest = jax.random.split(key)

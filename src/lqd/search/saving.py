@@ -106,8 +106,8 @@ class Saved:
             return
         before, now = self.settings["variation"], settings.info()["variation"]
         raise InvalidInput(
-            f"{self.path} was made with variation={before!r}, whose solutions have none of the traits that {now!r} goes "
-            f"on from: give variation={before!r}, or iso_sigma= and line_sigma=, or begin anew."
+            f"{self.path} was made with variation={before!r}, whose solutions have none of the traits that {now!r} "
+            f"goes on from: give variation={before!r}, or iso_sigma= and line_sigma=, or begin anew."
         )
 
     def check_sizes(self) -> None:

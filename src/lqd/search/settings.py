@@ -140,12 +140,14 @@ class Settings:
             raise InvalidInput("x0 must be finite.")
         if x0.ndim == 2:
             checks.size("the number of points of x0", len(x0))
-        outside = () if self.bounds is None else np.argwhere((x0 < self.bounds[0]) | (x0 > self.bounds[1]))
-        if len(outside):
-            where, (low, high) = tuple(outside[0].tolist()), self.bounds
+        if self.bounds is None:
+            return x0
+        low, high = (np.broadcast_to(end, x0.shape) for end in self.bounds)
+        for where in np.argwhere((x0 < low) | (x0 > high))[:1]:
+            at = tuple(where.tolist())
             raise InvalidInput(
-                f"x0 must lie within the bounds, but x0[{', '.join(map(str, where))}] is {x0[where]:g}, not between "
-                f"{low[where[-1]]:g} and {high[where[-1]]:g}; clip it first: np.clip(x0, low, high)."
+                f"x0 must lie within the bounds, but x0[{', '.join(map(str, at))}] is {x0[at]:g}, not between "
+                f"{low[at]:g} and {high[at]:g}; clip it first: np.clip(x0, low, high)."
             )
         return x0
 
@@ -179,8 +181,8 @@ class Settings:
         needed = self.population_size + max(num_given, 1) * self.batch_size
         if budget < needed and num_given:
             raise InvalidInput(
-                f"num_evaluations={budget} does not pay for the {len(self.x0)} points of x0, evaluated in whole batches "
-                f"of {self.batch_size}; give at least {needed}, or fewer points."
+                f"num_evaluations={budget} does not pay for the {len(self.x0)} points of x0, evaluated in whole "
+                f"batches of {self.batch_size}; give at least {needed}, or fewer points."
             )
         if budget < needed:
             raise InvalidInput(
