@@ -285,7 +285,9 @@ def test_files_from_before_are_the_papers(tmp_path):
     folder = tmp_path / "run"
     lqd.optimize(cone, checkpoint=folder, num_evaluations=N + 4 * B, **given)
     without_variation(folder / "state.safetensors")
-    with pytest.raises(lqd.InvalidInput, match="was made with variation='paper'.*give variation='paper', or iso_sigma"):
+    with pytest.raises(
+        lqd.InvalidInput, match=r"was made with variation='paper'.*give variation='paper', or iso_sigma"
+    ):
         lqd.optimize(cone, checkpoint=folder, resume=True, num_evaluations=N + 8 * B, **SMALL)
     longer = lqd.optimize(cone, checkpoint=folder, resume=True, num_evaluations=N + 8 * B, **given)
     same(longer, lqd.optimize(cone, num_evaluations=N + 8 * B, **given))

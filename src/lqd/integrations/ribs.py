@@ -4,8 +4,8 @@
 
 Everybody in the archive and every newcomer gets a score from the rule, and the best `capacity` stay; a score of `-inf`
 eliminates. There are no cells, and so nothing to tessellate: `ranges` are only needed by MAP-Elites (`rule="me"`), by
-rankers that draw directions in measure space, and for the axes of plots. Where they are given, NS, DNS and learned rules
-see measures in units of them, and they are the range that counts.
+rankers that draw directions in measure space, and for the axes of plots. Where they are given, NS, DNS and learned
+rules see measures in units of them, and they are the range that counts.
 
 What an `add` tells emitters: `status` (2: it stayed, 0: it did not), `value` (its score above the lowest that stayed,
 for the improvement rankers: how clearly somebody survives, not how much fitter it is), `score`, and `novelty` (mean
