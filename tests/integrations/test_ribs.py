@@ -140,9 +140,11 @@ def test_ranges_are_the_units_and_what_counts(rule):
     beyond = np.where(np.abs(measures) > 1, measures * 1000, measures)
     unit = np.array([2.0**20, 2.0**-20])
 
-    def score(measures, unit=np.ones(2), **given):
+    def score(measures, unit=(1.0, 1.0), **given):
         ranges = [(-end, end) for end in unit]
-        return LQDArchive(**SMALL, rule=rule, ranges=ranges, **given).add(x, objective, measures * unit)["score"]
+        return LQDArchive(**SMALL, rule=rule, ranges=ranges, **given).add(x, objective, measures * np.array(unit))[
+            "score"
+        ]
 
     plain = score(measures)
     np.testing.assert_array_equal(plain, score(measures, unit))

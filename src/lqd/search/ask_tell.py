@@ -230,8 +230,8 @@ class AskTell:
         for first in range(0, len(x), s.batch_size):
             new += self._absorb(*(part[first : first + s.batch_size] for part in parts))
         self._extras.keep(self._living())
-        self._growth.look(self._rule, self._told, self.first)
         self.num_failed += num_failed
+        self._growth.look(self._rule, self._told, self.first)
         return new
 
     def _checked_fitness(self, x, fitness, descriptor) -> np.ndarray:
