@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from lqd.evolution import archive as passive
 from lqd.evolution import metrics, variation
 from lqd.evolution.archive import Archive
+from lqd.evolution.memory import Memory
 from lqd.evolution.variation import ANYWHERE, Children, Operator, Start, Variation, clip
 from lqd.rules import protocol
 from lqd.rules.protocol import Rule
@@ -53,6 +54,7 @@ class State:
     best: Population  # the best ever evaluated, (K, 1, ...)
     archive: Archive | None  # (K, C, ...)
     faults: Faults
+    memory: Memory | None = None  # of what was evaluated lately, where the variation asks for it, (K, ...)
 
 
 def _keys(state_key: Key[Array, " K"], stream: int, generation: Int[Array, ""]) -> Key[Array, " K"]:
@@ -95,7 +97,9 @@ def num_given_batches(start: Start, population_size: int, batch_size: int) -> in
     return max(0, -((population_size - num) // batch_size))
 
 
-def empty_state(key: Key[Array, " K"], rule: Rule, like: Population, num: int, centroids=None) -> State:
+def empty_state(
+    key: Key[Array, " K"], rule: Rule, like: Population, num: int, centroids=None, uses_memory: bool = False
+) -> State:
     """A state with `num` empty slots; `like` (K, anything, ...) gives the shapes."""
     num_tasks = key.shape[0]
 
@@ -122,6 +126,9 @@ def empty_state(key: Key[Array, " K"], rule: Rule, like: Population, num: int, c
         slots(1),
         archive,
         Faults(count, count, x, x),
+        jax.vmap(lambda one: Memory.empty(one.x.shape[-1], one.descriptor.shape[-1], one.x.dtype))(population)
+        if uses_memory
+        else None,
     )
 
 
@@ -140,16 +147,17 @@ def children(
     varied = variation.as_variation(operator)
     num, dim = state.population.x.shape[1:]
 
-    def breed(key, population):
+    def breed(key, population, memory):
         _, _, key_fresh = jax.random.split(key, 3)
-        bred = varied.children(key, population, bounds, start, batch_size)
+        remembered = {} if memory is None else {"memory": memory}
+        bred = varied.children(key, population, bounds, start, batch_size, **remembered)
         return jax.lax.cond(
             jnp.any(population.filled),
             lambda: bred,
             lambda: Children(_draw_start(key_fresh, batch_size, dim, bounds, start), varied.first(batch_size)),
         )
 
-    bred = jax.vmap(breed)(_keys(state.key, REPRODUCTION, counter), state.population)
+    bred = jax.vmap(breed)(_keys(state.key, REPRODUCTION, counter), state.population, state.memory)
     num_given = num_given_batches(start, num, batch_size)
     if not num_given:
         return bred
@@ -222,8 +230,11 @@ def absorb(
     evaluation: Evaluation,
     competing: Bool[Array, ""] | bool = True,
     traits: Float[Array, "K B T"] | None = None,
+    num_new: Int[Array, ""] | None = None,
 ) -> State:
     """Newcomers join, everybody competes, the best N stay. While the first N arrive nobody competes (`competing`).
+
+    The first `num_new` of the rows are newcomers (by default all), the rest fills up the batch.
 
     Newcomers have `traits` where the population has some; the best and the archive are nobody's parents, and have none.
     """
@@ -246,7 +257,16 @@ def absorb(
         _best(state.best, newcomers),
         None if state.archive is None else jax.vmap(Archive.insert)(state.archive, newcomers),
         faults,
+        _remembered(state.memory, newcomers, num_new),
     )
+
+
+def _remembered(memory: Memory | None, newcomers: Population, num_new) -> Memory | None:
+    if memory is None:
+        return None
+    num_new = jnp.int32(newcomers.x.shape[1]) if num_new is None else num_new
+    put_in = jax.vmap(Memory.insert, in_axes=(0, 0, 0, 0, None))
+    return put_in(memory, newcomers.x, newcomers.fitness, newcomers.descriptor, num_new)
 
 
 def _best(best: Population, newcomers: Population) -> Population:
@@ -303,7 +323,7 @@ def begin_together(
         change = alter[i] if alter else None
         mine = evaluation if change is None else change(keys, evaluation)
         like = Population(x, mine.fitness, mine.descriptor, mine.extras, traits)
-        state = empty_state(key, rule, like, population_size, centroids)
+        state = empty_state(key, rule, like, population_size, centroids, variation.uses_memory(operator))
         states.append(absorb(state, jnp.int32(-1), rule, x, mine, competing=False, traits=traits))
     return states
 

@@ -15,6 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from lqd.evolution import screening
+from lqd.evolution.memory import Memory
+from lqd.evolution.sums import deviation
 from lqd.tasks.task import Box
 from lqd.types import Population, pytree, static
 
@@ -59,13 +62,18 @@ class Variation(Protocol):
         self, key: Key[Array, ""], population: Population, box: Box | None, start: Start, batch_size: int
     ) -> Children:
         """A batch inside the box. The filled slots are a prefix, never empty; `start` has the scale where there is no
-        box."""
+        box. One with `uses_memory = True` is also given `memory=`, what was evaluated lately."""
         ...
 
 
 def as_variation(given: Operator | Variation) -> Variation:
     """An operator as a variation, which it may be already."""
     return given if isinstance(given, Variation) else Pairs(given)
+
+
+def uses_memory(given: Operator | Variation | None) -> bool:
+    """Whether it is to be told what was evaluated lately."""
+    return bool(getattr(given, "uses_memory", False))
 
 
 def first_traits(given: Operator | Variation | None, num: int) -> Float[Array, "num T"] | None:
@@ -141,8 +149,12 @@ class OwnVariation:
     def first(self, num: int):
         return self.variation.first(num)
 
-    def children(self, key, population, box, start, batch_size) -> Children:
-        return self.variation.children(key, population, box, start, batch_size)
+    @property
+    def uses_memory(self) -> bool:
+        return uses_memory(self.variation)
+
+    def children(self, key, population, box, start, batch_size, **memory) -> Children:
+        return self.variation.children(key, population, box, start, batch_size, **memory)
 
 
 # The default
@@ -162,40 +174,25 @@ def reflected(z: Float[Array, "... n"]) -> Float[Array, "... n"]:
     return 1.0 - jnp.abs(1.0 - (z - 2.0 * jnp.floor(0.5 * z)))
 
 
-def spread_of(z: Float[Array, "N n"], filled) -> Float[Array, " n"]:
-    """Standard deviation of the filled slots, by dimension.
-
-    Added up by halves, and apart from what is around it: in every program the same additions, so that a search on the
-    host and a compiled one agree to the last bit.
-    """
-    num = jnp.maximum(jnp.sum(filled.astype(z.dtype)), 1.0)
-    z = jax.lax.optimization_barrier(jnp.where(filled[:, None], z, 0.0))
-    mean = jax.lax.optimization_barrier(_sum(z) / num)
-    square = jax.lax.optimization_barrier(jnp.where(filled[:, None], z - mean, 0.0) ** 2)
-    return jax.lax.optimization_barrier(jnp.sqrt(_sum(square) / num))
-
-
-def _sum(values: Float[Array, "N n"]) -> Float[Array, " n"]:
-    while values.shape[0] > 1:
-        half = values.shape[0] // 2
-        values = jnp.concatenate([values[:half] + values[half : 2 * half], values[2 * half :]])
-    return values[0]
-
-
 @pytree
 class Spread:
-    """Iso-line variation whose steps follow the spread of the population: no scale has to be known.
+    """Iso-line variation whose steps follow the spread of the population, and of whose children only the most promising
+    are evaluated (`evolution/screening.py`): no scale has to be known.
 
     Genotypes are in units of their box (without one, of the start), dimension by dimension. Each child has its own two
     steps: drawn anew, log-uniform, or with probability `inherit` those of its first parent, a little changed. Their
-    logarithms are its traits.
+    logarithms are its traits. Descriptors count in units of their bounds, those beyond as at the edge if `at_edge`; of
+    their spread where no bounds are given.
     """
 
-    inherit: float = static(default=0.5)
+    descriptor_bounds: tuple[Float[Array, "*D"], Float[Array, "*D"]] | None = None
+    at_edge: bool = static(default=True)
+    inherit: float = static(default=0.0)
 
     ISO, LINE = (0.03, 0.5), (0.1, 1.0)  # ranges of the steps: isotropic, in deviations; along the line
     CHANGE = 0.3  # of inherited steps, log-normal
     LEAST = 1e-6  # deviation, in units of the box
+    uses_memory = True
 
     @classmethod
     def _ranges(cls) -> Float[np.ndarray, "2 2"]:
@@ -206,26 +203,38 @@ class Spread:
         """The middle of the ranges."""
         return jnp.asarray(np.tile(self._ranges().mean(axis=0), (num, 1)))
 
-    def children(self, key, population, box, start, batch_size) -> Children:
-        key_parents, key_rest = jax.random.split(key)
-        key_steps, key_inherit, key_change, key_normal, key_edge = jax.random.split(key_rest, 5)
-        dim = population.x.shape[1]
-        origin, width = units(box, start, dim)
+    def children(self, key, population, box, start, batch_size, memory: Memory | None = None) -> Children:
+        """Without a memory, all that are bred."""
+        origin, width = units(box, start, population.x.shape[1])
         z = (population.x - origin) / width
-        first, second = parents(key_parents, population, batch_size)
+        key_bred, key_chosen = jax.random.split(key)
+        if memory is None:
+            child, traits = self._bred(key_bred, z, population, box is not None, batch_size)
+        else:
+            child, traits = self._bred(key_bred, z, population, box is not None, screening.TIMES * batch_size)
+            known = (memory.x - origin) / width
+            chosen = screening.choose(
+                key_chosen, memory, known, child, self.descriptor_bounds, self.at_edge, batch_size
+            )
+            child, traits = child[chosen], traits[chosen]
+        return Children(clip(origin + child * width, box), traits)
 
+    def _bred(self, key, z, population: Population, is_bounded: bool, num: int):
+        """So many candidates, in units, with their traits."""
+        key_parents, key_steps, key_inherit, key_change, key_normal, key_edge = jax.random.split(key, 6)
+        first, second = parents(key_parents, population, num)
         low, high = self._ranges()
-        drawn = low + jax.random.uniform(key_steps, (batch_size, 2), jnp.float32) * (high - low)
-        change = self.CHANGE * jax.random.normal(key_change, (batch_size, 2), jnp.float32)
+        drawn = low + jax.random.uniform(key_steps, (num, 2), jnp.float32) * (high - low)
+        change = self.CHANGE * jax.random.normal(key_change, (num, 2), jnp.float32)
         inherited = jnp.clip(population.traits[first] + change, low, high)
-        inherits = jax.random.uniform(key_inherit, (batch_size, 1), jnp.float32) < self.inherit
+        inherits = jax.random.uniform(key_inherit, (num, 1), jnp.float32) < self.inherit
         traits = jax.lax.optimization_barrier(jnp.where(inherits, inherited, drawn))
 
         iso, line = jnp.split(jnp.exp(traits), 2, axis=1)
-        normal = jax.random.normal(key_normal, (batch_size, dim + 1), jnp.float32)
-        deviation = jnp.maximum(spread_of(z, population.filled), self.LEAST)
-        child = z[first] + iso * deviation * normal[:, :-1] + line * normal[:, -1:] * (z[second] - z[first])
-        if box is not None:
-            reflects = jax.random.bernoulli(key_edge, 0.5, (batch_size, 1))
+        normal = jax.random.normal(key_normal, (num, z.shape[1] + 1), jnp.float32)
+        spread = jnp.maximum(deviation(z, population.filled), self.LEAST)
+        child = z[first] + iso * spread * normal[:, :-1] + line * normal[:, -1:] * (z[second] - z[first])
+        if is_bounded:
+            reflects = jax.random.bernoulli(key_edge, 0.5, (num, 1))
             child = jnp.where(reflects, reflected(child), jnp.clip(child, 0.0, 1.0))
-        return Children(clip(origin + child * width, box), traits)
+        return jax.lax.optimization_barrier((child, traits))

@@ -37,8 +37,8 @@ class InBounds:
 
     def __call__(self, key, fitness, descriptor) -> Scores:
         fitness, descriptor = arrays(fitness, descriptor)
-        share = _share(descriptor, self.low, self.high)
-        return self.rule(key, fitness, jnp.clip(share, 0.0, 1.0) if self.at_edge else share)
+        place = share(descriptor, self.low, self.high)
+        return self.rule(key, fitness, jnp.clip(place, 0.0, 1.0) if self.at_edge else place)
 
 
 @pytree
@@ -56,7 +56,7 @@ class BySpread:
     def __call__(self, key, fitness, descriptor) -> Scores:
         fitness, descriptor = arrays(fitness, descriptor)
         low, high = robust_range(descriptor, fitness > -jnp.inf)
-        return self.rule(key, fitness, _share(descriptor, low, high))
+        return self.rule(key, fitness, share(descriptor, low, high))
 
 
 def in_units(rule: Rule, bounds, outside: str) -> Rule:
@@ -91,12 +91,12 @@ def robust_range(
     return jnp.where(one_place, values[0], low), jnp.where(one_place, values[last], high)
 
 
-def _share(descriptor: Float[Array, "P D"], low: Float[Array, " D"], high: Float[Array, " D"]) -> Float[Array, "P D"]:
+def share(descriptor: Float[Array, "P D"], low: Float[Array, " D"], high: Float[Array, " D"]) -> Float[Array, "P D"]:
     """0 at `low`, 1 at `high`. In halves: the difference of two large numbers stays finite."""
     width = 0.5 * high - 0.5 * low
     usable = (width > 0) & jnp.isfinite(width)
-    share = (0.5 * descriptor - 0.5 * low) / jnp.where(usable, width, 1.0)
-    return jnp.where(usable, jnp.clip(share, -FARTHEST, FARTHEST), 0.0)
+    found = (0.5 * descriptor - 0.5 * low) / jnp.where(usable, width, 1.0)
+    return jnp.where(usable, jnp.clip(found, -FARTHEST, FARTHEST), 0.0)
 
 
 def _check(rule: Any, descriptor_dim: int) -> None:

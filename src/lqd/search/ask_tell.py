@@ -24,6 +24,7 @@ from lqd.errors import InvalidInput
 from lqd.evolution import driver, loop
 from lqd.evolution.driver import Rows
 from lqd.evolution.loop import State
+from lqd.evolution.variation import uses_memory
 from lqd.io import files
 from lqd.rules.protocol import ready
 from lqd.search import defaults, same_task, saving
@@ -257,7 +258,9 @@ class AskTell:
         x, descriptor = (jnp.zeros((1, 1, size), jnp.float32) for size in (s.dim, descriptor_dim))
         traits = None if self._first_traits is None else jnp.asarray(self._first_traits)[None, None]
         like = Population(x, jnp.asarray(zeros), descriptor, {"row": jnp.asarray(zeros, jnp.int32)}, traits)
-        self._state = loop.empty_state(s.key(), self._rule, like, s.population_size, s.centroids(descriptor_dim))
+        self._state = loop.empty_state(
+            s.key(), self._rule, like, s.population_size, s.centroids(descriptor_dim), uses_memory(self._variation)
+        )
 
     def _absorb(self, x, fitness, descriptor, rows, traits) -> list[Rows]:
         s = self._settings
@@ -279,7 +282,7 @@ class AskTell:
         counter = self._told.generation if competing else jnp.int32(-1)
         self._state = loop.jit_absorb(
             self._told, counter, self._rule, padded(x, 0.0), evaluation, jnp.asarray(competing),
-            None if self._first_traits is None else padded(traits, 0.0),
+            None if self._first_traits is None else padded(traits, 0.0), jnp.int32(len(x)),
         )  # fmt: skip
         self._num_told += len(x)
         if self._num_told < s.population_size or self.generation % driver.rows_every(s.population_size):

@@ -64,11 +64,16 @@ class Saved:
     def state(self, like: State) -> State:
         """The state, in the shape of another one (of which only the key is used, which follows from the seed).
 
-        Traits that the search no longer has are left out.
+        Traits and a memory that the search no longer has are left out; one that it did not have begins empty.
         """
         arrays = self.under("state.")
         if like.population.traits is None:
             arrays.pop(TRAITS, None)
+        remembered = under("memory.", arrays)
+        if like.memory is None:
+            arrays = {name: value for name, value in arrays.items() if not name.startswith("memory.")}
+        elif not remembered:
+            arrays |= files.flatten({"memory": like.memory})
         return restored(like, arrays, self.path)
 
     def rule(self) -> Any:

@@ -225,7 +225,10 @@ class Settings:
         if self.is_paper:
             return Pairs(IsoLine(jnp.asarray(self.iso_sigma, jnp.float32), jnp.float32(self.line_sigma)))
         if self.iso_sigma is None and self.line_sigma is None:
-            return Spread()
+            bounds = self.descriptor_bounds
+            if bounds is not None:
+                bounds = tuple(jnp.asarray(end, jnp.float32) for end in bounds)
+            return Spread(bounds, self.outside == "edge")
         iso, line = ISO_SIGMA if self.iso_sigma is None else self.iso_sigma, self.line_sigma
         width = self.init_sigma if self.bounds is None else self.bounds[1] - self.bounds[0]
         iso = np.broadcast_to(checks.float32(np.asarray(iso, np.float64) * width), (self.dim,))
