@@ -150,13 +150,12 @@ def children(
         )
 
     bred = jax.vmap(breed)(_keys(state.key, REPRODUCTION, counter), state.population)
-    num_given = num_given_batches(start, num, batch_size)
-    if not num_given:
-        return bred
-    points = start_points(state.key, num + num_given * batch_size, dim, bounds, start)
-    points = jax.lax.dynamic_slice_in_dim(points, num + counter * batch_size, batch_size, axis=1)
-    given = Children(points, _first(varied, state.key.shape[0], batch_size))
-    return jax.tree.map(lambda given, bred: jnp.where(counter < num_given, given, bred), given, bred)
+    if num_given := num_given_batches(start, num, batch_size):
+        points = start_points(state.key, num + num_given * batch_size, dim, bounds, start)
+        points = jax.lax.dynamic_slice_in_dim(points, num + counter * batch_size, batch_size, axis=1)
+        given = Children(points, _first(varied, state.key.shape[0], batch_size))
+        bred = jax.tree.map(lambda given, bred: jnp.where(counter < num_given, given, bred), given, bred)
+    return bred._replace(x=_stored(bred.x, operator))
 
 
 def offspring(
@@ -169,6 +168,12 @@ def offspring(
 ) -> Float[Array, "K B n"]:
     """The genotypes of `children`."""
     return children(state, counter, operator, bounds, batch_size, start).x
+
+
+def _stored(x: Float[Array, "K B n"], operator: Operator | Variation | None) -> Float[Array, "K B n"]:
+    """Genotypes of a variation are rounded before anything is computed of them: a compiled function sees the bits that
+    one on the host does. Those of a plain operator may be fused with their evaluation, as they always were."""
+    return variation.rounded(x) if isinstance(operator, Variation) else x
 
 
 def _first(operator: Operator | Variation | None, num_tasks: int, num: int) -> Float[Array, "K num T"] | None:
@@ -294,7 +299,7 @@ def begin_together(
     operator: Operator | Variation | None = None,
 ) -> list[State]:
     """Generation 0 of several runs that differ in the rule, and so begin with the same points, evaluated once."""
-    x = start_points(key, population_size, tasks.dim, _bounds(tasks), start)
+    x = _stored(start_points(key, population_size, tasks.dim, _bounds(tasks), start), operator)
     keys = _keys(key, EVALUATION, jnp.int32(0))
     evaluation = _evaluate(tasks, keys, x)
     traits = _first(operator, len(x), population_size)

@@ -77,6 +77,15 @@ def clip(x: Float[Array, "... n"], box: Box | None) -> Float[Array, "... n"]:
     return x if box is None else jnp.clip(x, *box)
 
 
+def rounded(values: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The numbers as they would be stored; what is not finite is NaN.
+
+    Compilers keep more digits of a product that they add to something at once (FMA), in one program and not in another.
+    They do not look through a choice; an `optimization_barrier` is gone by then on a CPU.
+    """
+    return jnp.where(jnp.isfinite(values), values, jnp.nan)
+
+
 def parents(key: Key[Array, ""], population: Population, batch_size: int) -> Int[Array, "2 B"]:
     """Two for each child, uniform over the filled slots."""
     num_filled = jnp.sum(population.filled, dtype=jnp.int32)
@@ -165,14 +174,13 @@ def reflected(z: Float[Array, "... n"]) -> Float[Array, "... n"]:
 def spread_of(z: Float[Array, "N n"], filled) -> Float[Array, " n"]:
     """Standard deviation of the filled slots, by dimension.
 
-    Added up by halves, and apart from what is around it: in every program the same additions, so that a search on the
-    host and a compiled one agree to the last bit.
+    Added up by halves, and rounded at each step: in every program the same additions, so that a search on the host and
+    a compiled one agree to the last bit.
     """
     num = jnp.maximum(jnp.sum(filled.astype(z.dtype)), 1.0)
-    z = jax.lax.optimization_barrier(jnp.where(filled[:, None], z, 0.0))
-    mean = jax.lax.optimization_barrier(_sum(z) / num)
-    square = jax.lax.optimization_barrier(jnp.where(filled[:, None], z - mean, 0.0) ** 2)
-    return jax.lax.optimization_barrier(jnp.sqrt(_sum(square) / num))
+    mean = rounded(_sum(rounded(jnp.where(filled[:, None], z, 0.0))) / num)
+    square = rounded(jnp.where(filled[:, None], z - mean, 0.0) ** 2)
+    return rounded(jnp.sqrt(_sum(square) / num))
 
 
 def _sum(values: Float[Array, "N n"]) -> Float[Array, " n"]:
@@ -219,7 +227,7 @@ class Spread:
         change = self.CHANGE * jax.random.normal(key_change, (batch_size, 2), jnp.float32)
         inherited = jnp.clip(population.traits[first] + change, low, high)
         inherits = jax.random.uniform(key_inherit, (batch_size, 1), jnp.float32) < self.inherit
-        traits = jax.lax.optimization_barrier(jnp.where(inherits, inherited, drawn))
+        traits = rounded(jnp.where(inherits, inherited, drawn))
 
         iso, line = jnp.split(jnp.exp(traits), 2, axis=1)
         normal = jax.random.normal(key_normal, (batch_size, dim + 1), jnp.float32)
