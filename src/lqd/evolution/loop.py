@@ -158,16 +158,9 @@ def children(
     return bred._replace(x=_stored(bred.x, operator))
 
 
-def offspring(
-    state: State,
-    counter: Int[Array, ""],
-    operator: Operator | Variation,
-    bounds: Box | None,
-    batch_size: int,
-    start: Start = ANYWHERE,
-) -> Float[Array, "K B n"]:
-    """The genotypes of `children`."""
-    return children(state, counter, operator, bounds, batch_size, start).x
+def offspring(*arguments, **given) -> Float[Array, "K B n"]:
+    """The genotypes of `children`, with the same arguments."""
+    return children(*arguments, **given).x
 
 
 def _stored(x: Float[Array, "K B n"], operator: Operator | Variation | None) -> Float[Array, "K B n"]:
