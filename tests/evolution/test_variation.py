@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from lqd.evolution import driver, loop
-from lqd.evolution.variation import Children, IsoLine, Pairs, Spread, Start, Variation, parents, reflected, spread_of
+from lqd.evolution.sums import deviation
+from lqd.evolution.variation import Children, IsoLine, Pairs, Spread, Start, Variation, parents, reflected
 from lqd.rules.handmade import GeneticAlgorithm
 from lqd.tasks.task import Repeated
 from lqd.types import Evaluation, Population, pytree, static
@@ -160,7 +161,7 @@ def test_a_population_of_one_place_still_varies():
 def test_reflection_and_spread():
     np.testing.assert_allclose(reflected(jnp.array([-0.25, 0.25, 1.25, 2.5, -1.5])), [0.25, 0.25, 0.75, 0.5, 0.5])
     z = np.random.default_rng(0).normal(size=(37, 2)).astype(np.float32)
-    found = spread_of(jnp.asarray(z), jnp.arange(37) < 21)
+    found = deviation(jnp.asarray(z), jnp.arange(37) < 21)
     np.testing.assert_allclose(found, z[:21].std(axis=0), rtol=1e-5)
 
 

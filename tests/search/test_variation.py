@@ -77,7 +77,11 @@ CASES = {
     "steps": {"iso_sigma": [0.1, 0.0, 0.2]},
     "one step": {"line_sigma": 0.5, "bounds": None, "init_sigma": 0.25},
     "own": {"variation": Marked()},
-    "more points than slots": {"x0": np.random.default_rng(0).uniform(-1, 1, (N + B + 1, 3)), "init_sigma": 0.01},
+    "more points than slots": {
+        "x0": np.random.default_rng(0).uniform(-1, 1, (N + B + 1, 3)),
+        "init_sigma": 0.3,
+        "bounds": None,
+    },
 }
 
 

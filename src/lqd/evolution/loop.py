@@ -20,9 +20,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from lqd.evolution import archive as passive
-from lqd.evolution import metrics, variation
+from lqd.evolution import memory, metrics, variation
 from lqd.evolution.archive import Archive
+from lqd.evolution.faults import Faults, recorded
 from lqd.evolution.memory import Memory
+from lqd.evolution.sums import rounded
 from lqd.evolution.variation import ANYWHERE, Children, Operator, Start, Variation, clip
 from lqd.rules import protocol
 from lqd.rules.protocol import Rule
@@ -31,16 +33,6 @@ from lqd.types import Evaluation, Population, pytree
 
 POPULATION_SIZE, BATCH_SIZE = 128, 32  # the paper's
 DTYPE = jnp.float32  # of everything that evolves, also where the user has switched JAX to 64 bits
-
-
-@pytree
-class Faults:
-    """What went wrong in evaluations: how often, and the first genotype for each kind."""
-
-    num_nan: Int[Array, " K"]
-    num_infinite: Int[Array, " K"]
-    nan_x: Float[Array, "K n"]
-    infinite_x: Float[Array, "K n"]
 
 
 @pytree
@@ -126,9 +118,7 @@ def empty_state(
         slots(1),
         archive,
         Faults(count, count, x, x),
-        jax.vmap(lambda one: Memory.empty(one.x.shape[-1], one.descriptor.shape[-1], one.x.dtype))(population)
-        if uses_memory
-        else None,
+        memory.empty(population) if uses_memory else None,
     )
 
 
@@ -147,10 +137,10 @@ def children(
     varied = variation.as_variation(operator)
     num, dim = state.population.x.shape[1:]
 
-    def breed(key, population, memory):
+    def breed(key, population, known):
         _, _, key_fresh = jax.random.split(key, 3)
-        remembered = {} if memory is None else {"memory": memory}
-        bred = varied.children(key, population, bounds, start, batch_size, **remembered)
+        also = {} if known is None else {"memory": known}
+        bred = varied.children(key, population, bounds, start, batch_size, **also)
         return jax.lax.cond(
             jnp.any(population.filled),
             lambda: bred,
@@ -158,54 +148,28 @@ def children(
         )
 
     bred = jax.vmap(breed)(_keys(state.key, REPRODUCTION, counter), state.population, state.memory)
-    num_given = num_given_batches(start, num, batch_size)
-    if not num_given:
-        return bred
-    points = start_points(state.key, num + num_given * batch_size, dim, bounds, start)
-    points = jax.lax.dynamic_slice_in_dim(points, num + counter * batch_size, batch_size, axis=1)
-    given = Children(points, _first(varied, state.key.shape[0], batch_size))
-    return jax.tree.map(lambda given, bred: jnp.where(counter < num_given, given, bred), given, bred)
+    if num_given := num_given_batches(start, num, batch_size):
+        points = start_points(state.key, num + num_given * batch_size, dim, bounds, start)
+        points = jax.lax.dynamic_slice_in_dim(points, num + counter * batch_size, batch_size, axis=1)
+        given = Children(points, _first(varied, state.key.shape[0], batch_size))
+        bred = jax.tree.map(lambda given, bred: jnp.where(counter < num_given, given, bred), given, bred)
+    return bred._replace(x=_stored(bred.x, operator))
 
 
-def offspring(
-    state: State,
-    counter: Int[Array, ""],
-    operator: Operator | Variation,
-    bounds: Box | None,
-    batch_size: int,
-    start: Start = ANYWHERE,
-) -> Float[Array, "K B n"]:
-    """The genotypes of `children`."""
-    return children(state, counter, operator, bounds, batch_size, start).x
+def offspring(*arguments, **given) -> Float[Array, "K B n"]:
+    """The genotypes of `children`, with the same arguments."""
+    return children(*arguments, **given).x
+
+
+def _stored(x: Float[Array, "K B n"], operator: Operator | Variation | None) -> Float[Array, "K B n"]:
+    """Genotypes of a variation are rounded before anything is computed of them: a compiled function sees the bits that
+    one on the host does. Those of a plain operator may be fused with their evaluation, as they always were."""
+    return rounded(x) if isinstance(operator, Variation) else x
 
 
 def _first(operator: Operator | Variation | None, num_tasks: int, num: int) -> Float[Array, "K num T"] | None:
     traits = variation.first_traits(operator, num)
     return None if traits is None else jnp.broadcast_to(traits, (num_tasks, *traits.shape))
-
-
-def _record_faults(faults: Faults, x, evaluation: Evaluation) -> tuple[Faults, Evaluation]:
-    """NaN (in fitness or descriptor) and `+inf` become `-inf`, counted; the first genotype of each kind is kept."""
-    infinite = evaluation.fitness == jnp.inf
-    not_finite = jnp.any(~jnp.isfinite(evaluation.descriptor), axis=-1) & (evaluation.fitness != -jnp.inf)
-    nan = jnp.isnan(evaluation.fitness) | (not_finite & ~infinite)
-
-    def first(old_count, old_x, bad):
-        index = jnp.argmax(bad, axis=-1)[:, None, None]
-        found = jnp.take_along_axis(x, index, axis=1)[:, 0]
-        return jnp.where((old_count == 0)[:, None] & jnp.any(bad, axis=-1)[:, None], found, old_x)
-
-    def count(bad):
-        return jnp.sum(bad, axis=-1, dtype=jnp.int32)
-
-    faults = Faults(
-        faults.num_nan + count(nan),
-        faults.num_infinite + count(infinite),
-        first(faults.num_nan, faults.nan_x, nan),
-        first(faults.num_infinite, faults.infinite_x, infinite),
-    )
-    fitness = jnp.where(nan | infinite, -jnp.inf, evaluation.fitness)
-    return faults, Evaluation(fitness, evaluation.descriptor, evaluation.extras)
 
 
 def survive(scores: Float[Array, " P"], union: Population, notes: Notes, num: int) -> tuple[Population, Notes]:
@@ -238,7 +202,7 @@ def absorb(
 
     Newcomers have `traits` where the population has some; the best and the archive are nobody's parents, and have none.
     """
-    faults, evaluation = _record_faults(state.faults, x, evaluation)
+    faults, evaluation = recorded(state.faults, x, evaluation)
     newcomers = Population(x, evaluation.fitness, evaluation.descriptor, evaluation.extras)
     notes = _concatenate(state.notes, jax.vmap(partial(protocol.annotate, rule))(newcomers.descriptor), axis=1)
     union = _concatenate(state.population, dataclasses.replace(newcomers, traits=traits), axis=1)
@@ -257,16 +221,8 @@ def absorb(
         _best(state.best, newcomers),
         None if state.archive is None else jax.vmap(Archive.insert)(state.archive, newcomers),
         faults,
-        _remembered(state.memory, newcomers, num_new),
+        memory.remembered(state.memory, newcomers, num_new),
     )
-
-
-def _remembered(memory: Memory | None, newcomers: Population, num_new) -> Memory | None:
-    if memory is None:
-        return None
-    num_new = jnp.int32(newcomers.x.shape[1]) if num_new is None else num_new
-    put_in = jax.vmap(Memory.insert, in_axes=(0, 0, 0, 0, None))
-    return put_in(memory, newcomers.x, newcomers.fitness, newcomers.descriptor, num_new)
 
 
 def _best(best: Population, newcomers: Population) -> Population:
@@ -314,7 +270,7 @@ def begin_together(
     operator: Operator | Variation | None = None,
 ) -> list[State]:
     """Generation 0 of several runs that differ in the rule, and so begin with the same points, evaluated once."""
-    x = start_points(key, population_size, tasks.dim, _bounds(tasks), start)
+    x = _stored(start_points(key, population_size, tasks.dim, _bounds(tasks), start), operator)
     keys = _keys(key, EVALUATION, jnp.int32(0))
     evaluation = _evaluate(tasks, keys, x)
     traits = _first(operator, len(x), population_size)

@@ -1,9 +1,10 @@
 """What was evaluated lately, for variations that learn from it: with it they guess what a child would be like."""
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from lqd.types import pytree
+from lqd.types import Population, pytree
 
 SIZE = 2048  # solutions whose fitness and descriptor are kept
 KNOWN = 256  # of these, the last ones, whose genotypes are kept too
@@ -17,15 +18,6 @@ class Memory:
     fitness: Float[Array, " M"]
     descriptor: Float[Array, "M D"]
     num: Int[Array, ""]  # ever put in
-
-    @classmethod
-    def empty(cls, dim: int, descriptor_dim: int, dtype) -> "Memory":
-        return cls(
-            jnp.zeros((KNOWN, dim), dtype),
-            jnp.full(SIZE, -jnp.inf, dtype),
-            jnp.zeros((SIZE, descriptor_dim), dtype),
-            jnp.int32(0),
-        )
 
     def insert(self, x, fitness, descriptor, num_new: Int[Array, ""]) -> "Memory":
         """The first `num_new` of these; the others fill up a batch."""
@@ -55,3 +47,23 @@ class Memory:
         last = self.num - 1
         number = last - (last - place) % KNOWN  # the last one that was put in this place
         return number >= 0, number % SIZE
+
+
+def empty(like: Population) -> Memory:
+    """Of each task (K, ...), for such solutions."""
+    num_tasks, dim, descriptor_dim = len(like.x), like.x.shape[-1], like.descriptor.shape[-1]
+    return Memory(
+        jnp.zeros((num_tasks, KNOWN, dim), like.x.dtype),
+        jnp.full((num_tasks, SIZE), -jnp.inf, like.fitness.dtype),
+        jnp.zeros((num_tasks, SIZE, descriptor_dim), like.descriptor.dtype),
+        jnp.zeros(num_tasks, jnp.int32),
+    )
+
+
+def remembered(memory: Memory | None, newcomers: Population, num_new: Int[Array, ""] | None) -> Memory | None:
+    """With the first `num_new` newcomers (by default all) of each task (K, B, ...), where there is a memory."""
+    if memory is None:
+        return None
+    num_new = jnp.int32(newcomers.x.shape[1]) if num_new is None else num_new
+    put_in = jax.vmap(Memory.insert, in_axes=(0, 0, 0, 0, None))
+    return put_in(memory, newcomers.x, newcomers.fitness, newcomers.descriptor, num_new)

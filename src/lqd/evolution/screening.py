@@ -10,12 +10,14 @@ All is in units of the data: genotypes of their spread, descriptors of their bou
 from a poor one to the best. So no scale has to be known, and multiplying by a power of two changes not one bit.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from lqd.evolution.memory import Memory
-from lqd.evolution.sums import deviation, mean_of, total
+from lqd.evolution.sums import deviation, mean_of, rounded, total
 from lqd.rules import scaled
 
 TIMES = 8  # candidates for each child
@@ -43,9 +45,7 @@ def choose(
     place = jnp.where(filled[:, None], jnp.clip(place, 0.0, 1.0) if bounds is not None and at_edge else place, 0.0)
     merit = _merit(memory.fitness, filled)
     is_known, at = there
-    guessed_merit, guessed_place = guess(
-        z_known, z, (merit[at][:, None], is_known), (place[at], is_known & filled[at])
-    )
+    guessed_merit, guessed_place = guess(z_known, z, (merit[at][:, None], is_known), (place[at], is_known & filled[at]))
     if bounds is not None and at_edge:
         guessed_place = jnp.clip(guessed_place, 0.0, 1.0)
     return _in_turns(key, place, _worth(merit), filled, guessed_place, _worth(guessed_merit[:, 0]), num)
@@ -69,54 +69,50 @@ Known = tuple[Float[Array, "K T"], Bool[Array, " K"]]
 
 
 def guess(z: Float[Array, "K n"], new: Float[Array, "C n"], *targets: Known) -> list[Float[Array, "C T"]]:
-    """Each target at new points: its values at those `z` where it is known. Kernel ridge regression.
-
-    Each step is apart from the others: in every program the same arithmetic, so that a search on the host and a
-    compiled one agree to the last bit.
-    """
-    apart = jax.lax.optimization_barrier
+    """Each target at new points: its values at those `z` where it is known. Kernel ridge regression."""
     is_known = targets[0][1]
-    middle = mean_of(z, is_known)
-    spread = deviation(z, is_known)
-    scale = apart(jnp.where(spread > 0, 1.0 / jnp.where(spread > 0, spread, 1.0), 0.0))
-    num_moving = jnp.maximum(jnp.sum(spread > 0), 1).astype(z.dtype)
-    a = apart(jnp.where(is_known[:, None], (z - middle) * scale, 0.0))
-    b = apart((new - middle) * scale)
+    middle, spread = mean_of(z, is_known), deviation(z, is_known)
+    moves = spread > 0
+    scale = rounded(jnp.where(moves, 1.0 / jnp.where(moves, spread, 1.0), 0.0))
+    num_moving = jnp.maximum(jnp.sum(moves), 1).astype(z.dtype)
+    a = rounded(jnp.where(is_known[:, None], (z - middle) * scale, 0.0))
+    b = rounded((new - middle) * scale)
 
     def kernel(a, b):
-        dot = apart(jnp.matmul(a, b.T, precision="highest"))
-        square = apart(jnp.sum(a * a, axis=1))[:, None] + apart(jnp.sum(b * b, axis=1))[None]
-        distance = jnp.maximum(square - 2.0 * dot, 0.0) / num_moving
-        return apart(jnp.exp(-distance) + WIDE * jnp.exp(-distance / 16.0))
+        square = total(rounded(a * a).T)[:, None] + total(rounded(b * b).T)[None]
+        distance = jnp.maximum(square - 2.0 * product(a, b.T), 0.0) / num_moving
+        return rounded(jnp.exp(-distance)) + rounded(WIDE * jnp.exp(-distance / 16.0))
 
     among, between = kernel(a, a), kernel(b, a)
     found = []
     for values, is_known in targets:
-        one = is_known.astype(z.dtype)
         mean = mean_of(values, is_known)
-        centred = apart(jnp.where(is_known[:, None], values - mean, 0.0))
-        matrix = apart(among * one[:, None] * one[None] + jnp.diag(jnp.where(is_known, NOISE, 1.0).astype(z.dtype)))
-        weights = _solved(matrix, centred)
-        guessed = apart(jnp.matmul(between, weights * one[:, None], precision="highest")) + mean
-        found.append(apart(jnp.where(jnp.isfinite(guessed), guessed, 0.0)))
+        centred = jnp.where(is_known[:, None], values - mean, 0.0)
+        both = is_known[:, None] & is_known[None]
+        matrix = jnp.where(both, among, 0.0) + jnp.diag(jnp.where(is_known, NOISE, 1.0).astype(z.dtype))
+        weights = jnp.where(is_known[:, None], _solved(rounded(matrix), rounded(centred)), 0.0)
+        guessed = product(between, weights) + mean
+        found.append(jnp.where(jnp.isfinite(guessed), guessed, 0.0))
     return found
+
+
+def product(a: Float[Array, "A K"], b: Float[Array, "K B"]) -> Float[Array, "A B"]:
+    return rounded(jnp.matmul(a, b, precision="highest"))
 
 
 def _solved(matrix: Float[Array, "K K"], values: Float[Array, "K T"]) -> Float[Array, "K T"]:
     """Nearly, by conjugate gradients: LAPACK's threads take a hundred times as long where cores are busy."""
-    apart = jax.lax.optimization_barrier
 
     def dot(a, b):
-        return apart(total(apart(a * b)))
+        return total(rounded(a * b))
 
     def step(_, carry):
         found, rest, direction, size = carry
-        image = apart(jnp.matmul(matrix, direction, precision="highest"))
+        image = product(matrix, direction)
         length = size / jnp.maximum(dot(direction, image), LEAST)
-        found, rest = apart((found + length * direction, rest - length * image))
+        found, rest = found + rounded(length * direction), rest - rounded(length * image)
         new = dot(rest, rest)
-        direction = apart(rest + new / jnp.maximum(size, LEAST) * direction)
-        return found, rest, direction, new
+        return found, rest, rest + rounded(new / jnp.maximum(size, LEAST) * direction), new
 
     begin = (jnp.zeros_like(values), values, values, dot(values, values))
     return jax.lax.fori_loop(0, NUM_STEPS, step, begin)[0]
@@ -148,4 +144,5 @@ def _in_turns(key, place, worth, filled, new_place, new_worth, num: int) -> Int[
 
 def _squares(a: Float[Array, "A D"], b: Float[Array, "B D"]) -> Float[Array, "A B"]:
     """Squares of distances, one column at a time: nothing of shape (A, B, D) is made."""
-    return sum((a[:, None, i] - b[None, :, i]) ** 2 for i in range(1, a.shape[1])) + (a[:, None, 0] - b[None, :, 0]) ** 2
+    columns = (rounded((a[:, None, i] - b[None, :, i]) ** 2) for i in range(a.shape[1]))
+    return functools.reduce(jnp.add, columns)

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from lqd.evolution import screening
 from lqd.evolution.memory import Memory
-from lqd.evolution.sums import deviation
+from lqd.evolution.sums import deviation, rounded
 from lqd.tasks.task import Box
 from lqd.types import Population, pytree, static
 
@@ -217,7 +217,7 @@ class Spread:
                 key_chosen, memory, known, child, self.descriptor_bounds, self.at_edge, batch_size
             )
             child, traits = child[chosen], traits[chosen]
-        return Children(clip(origin + child * width, box), traits)
+        return Children(clip(origin + rounded(child * width), box), traits)
 
     def _bred(self, key, z, population: Population, is_bounded: bool, num: int):
         """So many candidates, in units, with their traits."""
@@ -226,15 +226,17 @@ class Spread:
         low, high = self._ranges()
         drawn = low + jax.random.uniform(key_steps, (num, 2), jnp.float32) * (high - low)
         change = self.CHANGE * jax.random.normal(key_change, (num, 2), jnp.float32)
-        inherited = jnp.clip(population.traits[first] + change, low, high)
+        carried = self.first(len(z)) if population.traits is None else population.traits
+        inherited = jnp.clip(carried[first] + change, low, high)
         inherits = jax.random.uniform(key_inherit, (num, 1), jnp.float32) < self.inherit
-        traits = jax.lax.optimization_barrier(jnp.where(inherits, inherited, drawn))
+        traits = rounded(jnp.where(inherits, inherited, drawn))
 
         iso, line = jnp.split(jnp.exp(traits), 2, axis=1)
         normal = jax.random.normal(key_normal, (num, z.shape[1] + 1), jnp.float32)
         spread = jnp.maximum(deviation(z, population.filled), self.LEAST)
-        child = z[first] + iso * spread * normal[:, :-1] + line * normal[:, -1:] * (z[second] - z[first])
+        steps = rounded(iso * spread * normal[:, :-1]), rounded(line * normal[:, -1:] * (z[second] - z[first]))
+        child = z[first] + steps[0] + steps[1]
         if is_bounded:
             reflects = jax.random.bernoulli(key_edge, 0.5, (num, 1))
             child = jnp.where(reflects, reflected(child), jnp.clip(child, 0.0, 1.0))
-        return jax.lax.optimization_barrier((child, traits))
+        return child, traits

@@ -24,7 +24,7 @@ from lqd.errors import InvalidInput
 from lqd.evolution import driver, loop
 from lqd.evolution.driver import Rows
 from lqd.evolution.loop import State
-from lqd.evolution.variation import uses_memory
+from lqd.evolution.variation import first_traits, uses_memory
 from lqd.io import files
 from lqd.rules.protocol import ready
 from lqd.search import defaults, same_task, saving
@@ -96,7 +96,7 @@ class AskTell:
         self._rows: list[Rows] = []
         self._begun = time.perf_counter()
         self._extras = ExtrasTable()
-        first = self._variation.first(1)
+        first = first_traits(self._variation, 1)
         self._first_traits = None if first is None else np.asarray(first)[0]
         self._outstanding = Outstanding(self._first_traits, max(LIMIT, s.batch_size))
         self._growth = Growth()

@@ -15,6 +15,7 @@ from lqd import checks
 from lqd.errors import InvalidInput, Unreadable, shown
 from lqd.evolution.driver import Rows
 from lqd.evolution.loop import State, measure
+from lqd.evolution.variation import first_traits
 from lqd.io import files
 from lqd.io.files import PathLike, understood
 from lqd.io.lock import locked
@@ -102,7 +103,7 @@ class Saved:
 
     def check_traits(self, settings: Settings) -> None:
         """An error if this variation needs other traits than were kept. One without traits can go on from any."""
-        first = settings.resolved_variation().first(1)
+        first = first_traits(settings.resolved_variation(), 1)
         arrays = [self.arrays[name] for name in ("state.population.x", "outstanding.x") if name in self.arrays]
         if first is None or not arrays:
             return

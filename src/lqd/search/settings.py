@@ -213,17 +213,17 @@ class Settings:
         plain = len(leaves) == 1 and leaves[0] is self.reproduction
         return FunctionOperator(self.reproduction) if plain else self.reproduction
 
-    def resolved_variation(self) -> Variation:
+    def resolved_variation(self) -> Operator | Variation:
         """What makes children. Steps that were given are relative to the bounds, or the start's scale without any; in
-        the paper's loop they are absolute."""
+        the paper's loop they are absolute, and it has a plain operator as ever."""
         if self.reproduction is not None:
-            return Pairs(self._own_operator())
+            return self._own_operator() if self.is_paper else Pairs(self._own_operator())
         if not isinstance(self.variation, str):
             leaves = jax.tree.leaves(self.variation)
             plain = len(leaves) == 1 and leaves[0] is self.variation
             return OwnVariation(self.variation) if plain else self.variation
         if self.is_paper:
-            return Pairs(IsoLine(jnp.asarray(self.iso_sigma, jnp.float32), jnp.float32(self.line_sigma)))
+            return IsoLine(jnp.asarray(self.iso_sigma, jnp.float32), jnp.float32(self.line_sigma))
         if self.iso_sigma is None and self.line_sigma is None:
             bounds = self.descriptor_bounds
             if bounds is not None:
