@@ -15,6 +15,7 @@ import pytest
 
 import lqd
 from lqd.evolution.compile_time import Clock
+from lqd.evolution.variation import Spread
 
 N, B = 16, 4
 SMALL = {"dim": 2, "bounds": (-1, 1), "population_size": N, "batch_size": B}
@@ -41,6 +42,19 @@ def _start_points_are_compiled():
 
 # --- arguments
 
+
+class _Crooked:
+    def first(self, num):
+        return np.zeros((num, 1, 1), np.float32)
+
+    def children(self, key, population, box, start, batch_size):
+        raise NotImplementedError
+
+
+def _mean(key, x1, x2):
+    return 0.5 * (x1 + x2)
+
+
 SETTINGS = {
     "dim 0": ({"dim": 0}, "dim must be a whole number of at least 1, got 0"),
     "dim negative": ({"dim": -2}, "dim must be a whole number of at least 1, got -2"),
@@ -59,7 +73,27 @@ SETTINGS = {
     "iso negative": ({"iso_sigma": -0.1}, "iso_sigma must be a finite number of at least 0, got -0.1"),
     "iso nan": ({"iso_sigma": np.nan}, "iso_sigma must be a finite number.*got nan"),
     "iso text": ({"iso_sigma": "0.1"}, "iso_sigma must be a finite number.*got '0.1'"),
-    "iso vector": ({"iso_sigma": [0.1, 0.2]}, r"iso_sigma must be a finite number.*got \[0.1, 0.2\]"),
+    "iso too long": ({"iso_sigma": [0.1] * 3}, r"iso_sigma must be one number or 2, one for each.*got shape \(3,\)"),
+    "iso negative in one": ({"iso_sigma": [0.1, -0.2]}, r"iso_sigma must have finite.*at least 0, got \[0.1, -0.2\]"),
+    "iso words": ({"iso_sigma": ["a", "b"]}, "iso_sigma must hold real numbers, got dtype <U1"),
+    "line vector": ({"line_sigma": [0.1, 0.2]}, r"line_sigma must be a finite number.*got \[0.1, 0.2\]"),
+    "init too short": ({"init_sigma": [1.0]}, r"init_sigma must be one number or 2, one for each.*got shape \(1,\)"),
+    "init 0 in one": ({"init_sigma": [1.0, 0.0]}, r"init_sigma must have finite numbers above 0, got \[1.0, 0.0\]"),
+    "variation unknown": ({"variation": "papers"}, r"unknown variation 'papers'\. Did you mean 'paper'"),
+    "variation number": ({"variation": 3}, r"variation must be one of 'spread', 'paper', or an object .*got 3"),
+    "variation class": ({"variation": Spread}, r"variation must be one of .*got <class"),
+    "variation none": ({"variation": None}, r"variation must be one of .*got None"),
+    "own traits": ({"variation": _Crooked()}, r"variation _Crooked: first\(num\) -> traits \(num, T\) in float32"),
+    "own steps": ({"variation": Spread(), "iso_sigma": 0.1}, "variation Spread has its own steps: leave iso_sigma out"),
+    "reproduction and steps": (
+        {"reproduction": _mean, "iso_sigma": 0.1, "line_sigma": 0.1},
+        "reproduction takes the place of iso_sigma and line_sigma: leave one of them out",
+    ),
+    "reproduction and variation": (
+        {"reproduction": _mean, "variation": Spread()},
+        "reproduction takes the place of variation",
+    ),
+    "outside": ({"outside": "beyond"}, "outside must be one of 'edge', 'free', got 'beyond'"),
     "line negative": ({"line_sigma": -1}, "line_sigma must be a finite number of at least 0, got -1"),
     "line inf": ({"line_sigma": np.inf}, "line_sigma must be a finite number.*got inf"),
     "line bool": ({"line_sigma": True}, "line_sigma must be a finite number.*got True"),
@@ -119,9 +153,8 @@ SETTINGS = {
     "x0 number": ({"x0": 0.0}, r"x0 must have shape \(2,\) or \(points, 2\), got \(\)"),
     "x0 nothing": ({"x0": np.zeros((0, 2))}, r"x0 must have shape.*got \(0, 2\)"),
     "x0 deep": ({"x0": np.zeros((1, 1, 2))}, r"x0 must have shape.*got \(1, 1, 2\)"),
-    "x0 too many": ({"x0": np.zeros((N + 1, 2))}, f"x0 has {N + 1} points for a population of {N}"),
     "x0 nan": ({"x0": [0.0, np.nan]}, "x0 must be finite"),
-    "x0 outside": ({"x0": [0.0, 1.5]}, "x0 must lie within the bounds"),
+    "x0 outside": ({"x0": [0.0, 1.5]}, r"x0 must lie within the bounds, but x0\[1\] is 1.5, not between -1 and 1"),
     "x0 text": ({"x0": ["a", "b"]}, "x0 must hold real numbers, got dtype <U1"),
     "x0 ragged": ({"x0": [[0, 0], [0]]}, "x0 is not an array of numbers"),
     # rule, operator
@@ -146,6 +179,10 @@ ARGUMENTS = {
     "budget 0": ({"num_evaluations": 0}, "num_evaluations must be a whole number of at least 1, got 0"),
     "budget negative": ({"num_evaluations": -5}, "num_evaluations must be a whole number.*got -5"),
     "budget float": ({"num_evaluations": 1e5 + 0.5}, "num_evaluations must be a whole number.*got 100000.5"),
+    "budget of points": (
+        {"x0": np.zeros((N + B + 1, 2)), "num_evaluations": N + B},
+        f"num_evaluations={N + B} does not pay for the {N + B + 1} points of x0.*give at least {N + 2 * B}, or fewer",
+    ),
     "budget bool": ({"num_evaluations": True}, "num_evaluations must be a whole number.*got True"),
     "budget one short": (
         {"num_evaluations": N + B - 1},

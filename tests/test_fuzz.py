@@ -207,6 +207,8 @@ ARGUMENTS = {
     "rule": ["ga", "random", "ns", "dns", "me"],
     "population_size": [1, 2, 8],
     "batch_size": [1, 4],
+    "variation": ["spread", "spread", "paper"],
+    "outside": ["edge", "free"],
     "iso_sigma": [0.0, 0.1],
     "line_sigma": [0.0, 0.1],
     "x0": [None, [0.5], [[0.5, 0.5]], [0.5, 0.5, 0.5]],
@@ -235,6 +237,7 @@ def an_array(rng: random.Random, shape):
 
 
 @pytest.mark.filterwarnings("ignore:fitness has .* different values, of which single precision tells")
+@pytest.mark.filterwarnings("ignore:descriptor .* is spread over")
 def test_searches(num):
     num_ran, num = 0, num // 2  # these compile
     for seed in range(num):

@@ -96,6 +96,26 @@ def real(name: str, value, *, positive: bool = False) -> float:
     return _single(name, number, value)
 
 
+def steps(name: str, value, dim: int, *, positive: bool = False) -> float | np.ndarray:
+    """A finite number of at least 0 (or above it), or `dim` of them, one for each dimension."""
+    if not isinstance(value, list | tuple | np.ndarray) or np.ndim(value) == 0:
+        return real(name, value, positive=positive)
+    array = float32(numbers_array(name, value, name))
+    if array.shape != (dim,):
+        raise InvalidInput(f"{name} must be one number or {dim}, one for each dimension; got shape {array.shape}.")
+    if not np.isfinite(array).all() or not (array > 0 if positive else array >= 0).all():
+        least = "above" if positive else "of at least"
+        raise InvalidInput(f"{name} must have finite numbers {least} 0, got {shown(value)}.")
+    return array
+
+
+def budget(value) -> int:
+    """A number of evaluations; 1e6 is one as well."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return whole("num_evaluations", value, 1)
+
+
 def time_limit(value) -> float | None:
     """Seconds above 0, or None for no limit; the same rule wherever a run can be given one."""
     return None if value is None else real("time_limit_s", value, positive=True)
@@ -189,6 +209,21 @@ def function_of_arrays(name: str, function, contract: str, expected: tuple[int, 
         raise InvalidInput(f"{name} must be a JAX function {contract}; it returned {received}, not {list(expected)}.")
 
 
+def traits(name: str, first) -> None:
+    """The traits that a user's own variation begins with, looked at by tracing alone."""
+    contract = "first(num) -> traits (num, T) in float32, or None"
+    try:
+        returned = jax.eval_shape(lambda: first(3))
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0]
+        raise InvalidInput(f"variation {name}: {contract} ({type(error).__name__}: {reason}).") from error
+    if returned is None:
+        return
+    shape, dtype = getattr(returned, "shape", None), getattr(returned, "dtype", None)
+    if shape is None or len(shape) != 2 or shape[0] != 3 or dtype != jnp.float32:
+        raise InvalidInput(f"variation {name}: {contract}; for three it returned {shown(returned)}.")
+
+
 # What a user's function returned
 
 
@@ -205,6 +240,22 @@ def lost_differences(exact: np.ndarray, rounded: np.ndarray) -> str | None:
         f"fitness has {before} different values, of which single precision tells {after} apart "
         f"({steps if near >= tiny else f'below {tiny:.2g} everything counts as 0'}). Rules see the others "
         f"as equals: subtract a constant, or scale."
+    )
+
+
+GROWTH = 1000.0  # of descriptors since the start, beyond which it is worth a warning
+
+
+def grown_descriptors(before: np.ndarray, now: np.ndarray) -> str | None:
+    """A warning where the spread of descriptors, by dimension, is not what it was at the start by far."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        growth = np.where((before > 0) & np.isfinite(now), now / before, 0.0)
+    if not len(growth) or not growth.max() > GROWTH:
+        return None
+    which = int(growth.argmax())
+    return (
+        f"descriptor {which} is spread over {now[which]:.3g} now, at the start over {before[which]:.3g}: solutions "
+        f"that are only far away take the place of others. Give descriptor_bounds=(low, high), the range that matters."
     )
 
 
@@ -311,8 +362,8 @@ def lost_genotypes(is_own: bool) -> InvalidInput:
     if is_own:
         return InvalidInput("reproduction must return finite numbers; it returned NaN or infinity.")
     return InvalidInput(
-        "solutions have left the range of single precision (3.4e38): give bounds, or a smaller iso_sigma, line_sigma "
-        "or init_sigma."
+        "solutions have left the range of single precision (3.4e38): give bounds, or a smaller init_sigma, iso_sigma "
+        "or line_sigma."
     )
 
 

@@ -66,12 +66,16 @@ class Evaluation:
 
 @pytree
 class Population:
-    """Individuals with what is known of them; an empty slot has fitness `-inf` and arbitrary other fields."""
+    """Individuals with what is known of them; an empty slot has fitness `-inf` and arbitrary other fields.
+
+    `traits` are what children inherit beside the genotype, where the variation has any (`evolution/variation.py`).
+    """
 
     x: Float[Array, "*batch N n"]
     fitness: Float[Array, "*batch N"]
     descriptor: Float[Array, "*batch N D"]
     extras: Extras = dataclasses.field(default_factory=dict)
+    traits: Float[Array, "*batch N T"] | None = None
 
     @property
     def filled(self) -> Bool[Array, "*batch N"]:

@@ -139,6 +139,7 @@ def test_what_a_killed_run_left_is_not_mixed_with_another(tmp_path, capsys):
         (["--task", "amr"], "Did you mean 'arm'"),
         (["--rule", "mapelites"], "unknown rule 'mapelites'"),
         (["--num-evaluations", "10"], "num_evaluations=10"),
+        (["--variation", "papers"], "unknown variation 'papers'. Did you mean 'paper'"),
         (["--num-seeds", "0"], "num_seeds"),
         (["--task", "arm", "--dim", "4"], "--dim is for function tasks"),
         (["--task", "bbob/f3", "--dim", "1"], "at least 2"),

@@ -30,6 +30,12 @@ def test_a_run_is_the_same_again(run, capsys):
         rerun.rerun(run)
 
 
+def test_a_run_from_before_there_was_another_variation_is_the_papers(run):
+    content = json.loads((run / "manifest.json").read_text())
+    del content["config"]["variation"]
+    assert rerun._run_of(content, run, run, quiet=True).variation == "paper"
+
+
 def test_differences_are_named(run, tmp_path, capsys):
     path = run / "result_1.safetensors"
     arrays, description = read_arrays(path, "result")

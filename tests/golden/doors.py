@@ -28,7 +28,7 @@ import lqd
 HERE = pathlib.Path(__file__).parent
 NUMBERS, FILES = HERE / "numbers.safetensors", HERE / "files"
 DIM, SIZE, BATCH = 4, 12, 6
-SMALL = {"dim": DIM, "bounds": (-2, 3), "population_size": SIZE, "batch_size": BATCH, "seed": 3}
+SMALL = {"dim": DIM, "bounds": (-2, 3), "population_size": SIZE, "batch_size": BATCH, "seed": 3, "variation": "paper"}
 NUM = SIZE + 5 * BATCH
 BOX = ([-1.0, -1.5], [1.5, 1.0])
 TINY_TRAINING = {
@@ -101,7 +101,8 @@ def optimize_compiled() -> Numbers:
         for rule in (*HANDMADE, *LEARNED)
     }
     task = lqd.tasks.make("bbob/rastrigin", dim=5, noise=True)
-    large = lqd.optimize(task, rule="dns", num_evaluations=330, population_size=288, batch_size=8, archive_cells=8)
+    sizes = {"num_evaluations": 330, "population_size": 288, "batch_size": 8}
+    large = lqd.optimize(task, rule="dns", variation="paper", archive_cells=8, **sizes)
     return named(**parts, large=of_result(large))
 
 
@@ -133,7 +134,7 @@ def command_run() -> Numbers:
     found = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         common = f"--out {folder} --overwrite --quiet --num-evaluations {NUM} --population-size {SIZE}"
-        common += f" --batch-size {BATCH} --archive-cells 16"
+        common += f" --batch-size {BATCH} --archive-cells 16 --variation paper"
         for name, words in {
             "arm": "--task arm --rule me --num-seeds 2",
             "noisy": "--task bbob/f15 --dim 3 --noise --rule lqd-fn --seed 5",
@@ -183,7 +184,8 @@ def pyribs() -> Numbers:
 
     found = {}
     for rule in ("lqd-fn", "dns", "me", "random"):
-        archive = LQDArchive(solution_dim=DIM, measure_dim=2, capacity=10, rule=rule, ranges=[(-1, 1), (-1, 1)], seed=1)
+        ranges = [(-1, 1), (-1, 1)] if rule == "me" else None
+        archive = LQDArchive(solution_dim=DIM, measure_dim=2, capacity=10, rule=rule, ranges=ranges, seed=1)
         rng = np.random.default_rng(0)
         for turn in range(4):
             x = rng.normal(size=(7, DIM)).astype(np.float32)

@@ -132,6 +132,28 @@ def test_evolution_strategies_with_every_ranker_that_makes_sense(ranker):
     assert archive.stats.obj_max > -4.0  # better than where it began
 
 
+@pytest.mark.parametrize("rule", ["ns", "lqd-fn"])
+def test_ranges_are_the_units_and_what_counts(rule):
+    """A measure multiplied with its range, or moved farther outside, changes nobody's score."""
+    x, objective, measures = batch(12)
+    measures = (measures * 1.5).astype(np.float32)
+    beyond = np.where(np.abs(measures) > 1, measures * 1000, measures)
+    unit = np.array([2.0**20, 2.0**-20])
+
+    def score(measures, unit=(1.0, 1.0), **given):
+        ranges = [(-end, end) for end in unit]
+        return LQDArchive(**SMALL, rule=rule, ranges=ranges, **given).add(x, objective, measures * np.array(unit))[
+            "score"
+        ]
+
+    plain = score(measures)
+    np.testing.assert_array_equal(plain, score(measures, unit))
+    np.testing.assert_array_equal(plain, score(beyond))
+    assert not np.array_equal(score(measures, outside="free"), score(beyond, outside="free"))
+    with pytest.raises(InvalidInput, match="outside must be one of 'edge', 'free', got 'there'"):
+        score(measures, outside="there")
+
+
 def test_extra_fields_are_kept():
     archive = LQDArchive(**SMALL, rule="ga", extra_fields={"name": ((), object), "length": ((2,), np.int32)})
     x, objective, measures = batch(20)

@@ -98,7 +98,10 @@ def _find(given: pathlib.Path) -> pathlib.Path:
 
 def _run_of(content: dict[str, Any], folder: pathlib.Path, out: pathlib.Path, quiet: bool) -> run.Run:
     """The command of a run; one that ended early is repeated as far as it came."""
-    config = records.read(run.Run, content["config"])
+    values = content["config"]
+    if isinstance(values, dict):  # before there was another variation, manifests did not say
+        values = {"variation": "paper"} | values
+    config = records.read(run.Run, values)
     reached = config.num_evaluations
     if content["stopped_by"]:
         reached = records.value_of(list[int], content["num_evaluations"], "num_evaluations")[0]

@@ -6,14 +6,13 @@ import time
 from typing import Any
 
 from lqd import tasks
-from lqd.checks import time_limit, whole
+from lqd.checks import budget, time_limit, whole
 from lqd.cli import seeds
 from lqd.errors import Interrupted, InvalidInput, Unreadable
-from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
-from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA
 from lqd.io import manifest
 from lqd.io.files import read_arrays, write_bytes
 from lqd.io.lock import locked
+from lqd.search import defaults
 from lqd.search.result import Result
 from lqd.search.settings import Settings
 from lqd.tasks.anchors import Anchors
@@ -31,7 +30,7 @@ class Run:
 
     task: str = "arm"
     """A name that `lqd tasks` lists."""
-    rule: str = "dns"
+    rule: str = defaults.RULE
     """A name that `lqd rules` lists, or a file of weights (.safetensors)."""
     num_evaluations: int = 100_000
     """Budget of each seed, the start population included; rounded down to whole generations."""
@@ -41,14 +40,16 @@ class Run:
     """Independent repetitions: seed, seed + 1, ..."""
     seed: int = 0
     """The first seed."""
-    population_size: int = POPULATION_SIZE
-    """Solutions kept; MAP-Elites gets as many cells."""
-    batch_size: int = BATCH_SIZE
-    """Offspring per generation."""
-    iso_sigma: float = ISO_SIGMA
-    """Scale of the isotropic variation, in units of the search space."""
-    line_sigma: float = LINE_SIGMA
-    """Scale of the variation along the line between two parents, relative to their distance."""
+    population_size: int | None = None
+    """Solutions kept, by default as many as suit the budget; MAP-Elites gets as many cells."""
+    batch_size: int | None = None
+    """Offspring per generation; by default a quarter of those kept."""
+    variation: str = defaults.VARIATION
+    """How children are made: spread, which needs no tuning; or paper, with steps in units of the search space."""
+    iso_sigma: float | None = None
+    """A fixed isotropic step instead, relative to the bounds (in units of the search space with paper)."""
+    line_sigma: float | None = None
+    """A fixed step along the line between two parents instead, relative to their distance."""
     archive_cells: int = 1024
     """Cells of the passive archive, the same for every rule, for coverage and the archive's QD score."""
     dim: int | None = None
@@ -87,9 +88,13 @@ class Run:
         name = f"{self.task.replace('/', '-')}-{pathlib.Path(self.rule).stem}"
         out = self.out or pathlib.Path("runs") / name
         task = make_task(self)
+        population_size, batch_size = defaults.completed(
+            self.population_size, self.batch_size, defaults.sizes(budget(self.num_evaluations)),
+            self.variation == "paper",
+        )  # fmt: skip
         settings = Settings(
-            dim=task.dim, bounds=task.bounds, rule=self.rule, population_size=self.population_size,
-            batch_size=self.batch_size, iso_sigma=self.iso_sigma, line_sigma=self.line_sigma,
+            dim=task.dim, bounds=task.bounds, rule=self.rule, population_size=population_size, batch_size=batch_size,
+            variation=self.variation, iso_sigma=self.iso_sigma, line_sigma=self.line_sigma,
             descriptor_bounds=task.descriptor_bounds, archive_cells=self.archive_cells, seed=self.seed,
             init_sigma=start_scale(task),
         )  # fmt: skip

@@ -40,13 +40,14 @@ def run_seeds(task: Task, settings: Settings, num_generations: int, num_seeds: i
     """Runs them with a progress bar under the label, and scores them."""
     batch = Repeated(task, num_seeds)
     seeds = jnp.arange(settings.seed, settings.seed + num_seeds, dtype=jnp.uint32)
+    rule = settings.resolved_rule(task.descriptor_dim)
     with console.generations_bar(label, num_generations, quiet) as advance:
 
         def look(states, history):
             advance(int(states[0].generation))
 
         run = driver.run(
-            jax.vmap(jax.random.key)(seeds), batch, (settings.resolved_rule(task.descriptor_dim),), settings.operator(),
+            jax.vmap(jax.random.key)(seeds), batch, (rule,), settings.resolved_variation(),
             num_generations=num_generations, population_size=settings.population_size,
             batch_size=settings.batch_size, start=settings.start(), centroids=settings.centroids(task.descriptor_dim),
             measured_with=None if anchors is None else anchors.f_worst[0], look=look, time_limit_s=time_limit_s,

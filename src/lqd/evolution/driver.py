@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int, Key
 from lqd import interrupts
 from lqd.evolution import compile_time, loop
 from lqd.evolution.loop import ANYWHERE, Start, State
-from lqd.evolution.variation import Operator
+from lqd.evolution.variation import Operator, Variation
 from lqd.rules.protocol import Rule, ready
 from lqd.tasks.task import TaskBatch
 
@@ -94,7 +94,7 @@ def run(
     key: Key[Array, " K"],
     tasks: TaskBatch,
     rules: tuple[Rule, ...],
-    operator: Operator,
+    operator: Operator | Variation,
     *,
     num_generations: int,
     population_size: int,
@@ -143,7 +143,7 @@ def run(
 
     with clock:
         if before is None:
-            states = _begin(key, tasks, rules, population_size, start, centroids, alter)
+            states = _begin(key, tasks, rules, operator, population_size, start, centroids, alter)
             note_now()
             stopped_by = "callback" if is_stopped() else None
         else:
@@ -195,9 +195,9 @@ def _padded(steps: Int[np.ndarray, " E"]) -> tuple[Int[np.ndarray, " S"], np.int
 
 
 @functools.partial(jax.jit, static_argnames=("population_size", "alter"))
-def _begin(key, tasks: TaskBatch, rules, population_size: int, start: Start, centroids, alter: Alter) -> list[State]:
+def _begin(key, tasks: TaskBatch, rules, operator, population_size: int, start, centroids, alter) -> list[State]:
     rules = tuple(map(ready, rules))
-    return loop.begin_together(key, tasks, rules, population_size, start, alter, centroids)
+    return loop.begin_together(key, tasks, rules, population_size, start, alter, centroids, operator)
 
 
 @functools.partial(jax.jit, static_argnames=("batch_size", "alter", "measure"))

@@ -7,9 +7,10 @@ is cut into calls, and the random numbers are shared when only the rule differs.
 There is one loop over generations, `evolve`: whoever runs several of them, in training, in a bench or in a search,
 calls it. Their number is traced: another budget, seed, task instance or set of weights compiles nothing new.
 
-An ask-tell front end uses the same `start`, `offspring` and `absorb` with the evaluation done elsewhere.
+An ask-tell front end uses the same `start_points`, `children` and `absorb` with the evaluation done elsewhere.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -19,26 +20,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from lqd.evolution import archive as passive
-from lqd.evolution import metrics
+from lqd.evolution import memory, metrics, variation
 from lqd.evolution.archive import Archive
-from lqd.evolution.variation import Operator
+from lqd.evolution.faults import Faults, recorded
+from lqd.evolution.memory import Memory
+from lqd.evolution.sums import rounded
+from lqd.evolution.variation import ANYWHERE, Children, Operator, Start, Variation, clip
 from lqd.rules import protocol
 from lqd.rules.protocol import Rule
 from lqd.tasks.task import Box, TaskBatch
 from lqd.types import Evaluation, Population, pytree
 
-POPULATION_SIZE, BATCH_SIZE = 128, 32  # the paper's; the defaults everywhere
+POPULATION_SIZE, BATCH_SIZE = 128, 32  # the paper's
 DTYPE = jnp.float32  # of everything that evolves, also where the user has switched JAX to 64 bits
-
-
-@pytree
-class Faults:
-    """What went wrong in evaluations: how often, and the first genotype for each kind."""
-
-    num_nan: Int[Array, " K"]
-    num_infinite: Int[Array, " K"]
-    nan_x: Float[Array, "K n"]
-    infinite_x: Float[Array, "K n"]
 
 
 @pytree
@@ -52,6 +46,7 @@ class State:
     best: Population  # the best ever evaluated, (K, 1, ...)
     archive: Archive | None  # (K, C, ...)
     faults: Faults
+    memory: Memory | None = None  # of what was evaluated lately, where the variation asks for it, (K, ...)
 
 
 def _keys(state_key: Key[Array, " K"], stream: int, generation: Int[Array, ""]) -> Key[Array, " K"]:
@@ -62,15 +57,6 @@ def _keys(state_key: Key[Array, " K"], stream: int, generation: Int[Array, ""]) 
 START, REPRODUCTION, EVALUATION, COMPETITION = range(4)
 
 
-@pytree
-class Start:
-    """Where a search begins: around `x0` if it is one point `(n,)`, at its points if there are several `(m, n)`."""
-
-    x0: Float[Array, "*m n"] | None = None
-    init_sigma: Float[Array, ""] | float = 1.0
-
-
-ANYWHERE = Start()
 S = TypeVar("S")
 Notes = TypeVar("Notes")
 
@@ -82,18 +68,14 @@ def _draw_start(key, num: int, dim: int, bounds: Box | None, start: Start) -> Fl
         return low + jax.random.uniform(key, (num, dim), low.dtype) * (high - low)
     centre = jnp.zeros((1, dim), jnp.float32) if start.x0 is None else jnp.atleast_2d(start.x0)
     centre = centre[jnp.arange(num) % centre.shape[0]]
-    return _clip(centre + start.init_sigma * jax.random.normal(key, (num, dim), jnp.float32), bounds)
-
-
-def _clip(x: Float[Array, "... n"], bounds: Box | None) -> Float[Array, "... n"]:
-    return x if bounds is None else jnp.clip(x, *bounds)
+    return clip(centre + start.init_sigma * jax.random.normal(key, (num, dim), jnp.float32), bounds)
 
 
 def start_points(
     key: Key[Array, " K"], num: int, dim: int, bounds: Box | None, start: Start = ANYWHERE
 ) -> Float[Array, "K num n"]:
     """The first `num` genotypes of each task. Several given points are taken as they are, and filled up around them."""
-    given = start.x0 if start.x0 is not None and start.x0.ndim == 2 else jnp.zeros((0, dim), jnp.float32)
+    given = start.x0[:num] if start.x0 is not None and start.x0.ndim == 2 else jnp.zeros((0, dim), jnp.float32)
 
     def draw(key):
         return jnp.concatenate([given, _draw_start(key, num - given.shape[0], dim, bounds, start)])
@@ -101,7 +83,15 @@ def start_points(
     return jax.vmap(draw)(_keys(key, START, jnp.int32(0)))
 
 
-def empty_state(key: Key[Array, " K"], rule: Rule, like: Population, num: int, centroids=None) -> State:
+def num_given_batches(start: Start, population_size: int, batch_size: int) -> int:
+    """How many batches the given points make that a start population has no room for; the last one is filled up."""
+    num = start.x0.shape[0] if start.x0 is not None and start.x0.ndim == 2 else 0
+    return max(0, -((population_size - num) // batch_size))
+
+
+def empty_state(
+    key: Key[Array, " K"], rule: Rule, like: Population, num: int, centroids=None, uses_memory: bool = False
+) -> State:
     """A state with `num` empty slots; `like` (K, anything, ...) gives the shapes."""
     num_tasks = key.shape[0]
 
@@ -113,7 +103,9 @@ def empty_state(key: Key[Array, " K"], rule: Rule, like: Population, num: int, c
             {name: jnp.zeros((num_tasks, size, *v.shape[2:]), v.dtype) for name, v in like.extras.items()},
         )
 
-    population = slots(num)
+    population, traits = slots(num), like.traits
+    if traits is not None:
+        traits = jnp.zeros((num_tasks, num, traits.shape[-1]), traits.dtype)
     archive = None
     if centroids is not None:
         archive = jax.vmap(lambda one: Archive.empty(centroids, one))(population)
@@ -121,64 +113,63 @@ def empty_state(key: Key[Array, " K"], rule: Rule, like: Population, num: int, c
     return State(
         key,
         jnp.int32(0),
-        population,
+        dataclasses.replace(population, traits=traits),
         jax.vmap(partial(protocol.annotate, rule))(population.descriptor),
         slots(1),
         archive,
         Faults(count, count, x, x),
+        memory.empty(population) if uses_memory else None,
     )
 
 
-def offspring(
+def children(
     state: State,
     counter: Int[Array, ""],
-    operator: Operator,
+    operator: Operator | Variation,
     bounds: Box | None,
     batch_size: int,
     start: Start = ANYWHERE,
-) -> Float[Array, "K B n"]:
-    """A batch of children per task; parents uniform over the filled slots, fresh starts where there are none."""
+) -> Children:
+    """A batch of children per task (K, B, ...); fresh starts where there are no parents.
 
-    def breed(key, population):
-        key_parents, key_variation, key_fresh = jax.random.split(key, 3)
-        dim = population.x.shape[1]
-        num_filled = jnp.sum(population.filled, dtype=jnp.int32)
-        # Filled slots are a prefix, so a uniform number below their count is a uniform parent.
-        uniform = jax.random.uniform(key_parents, (2, batch_size), jnp.float32)
-        parent = jnp.minimum((uniform * num_filled.astype(uniform.dtype)).astype(jnp.int32), num_filled - 1)
-        x1, x2 = population.x[parent[0]], population.x[parent[1]]
-        children = jax.vmap(operator)(jax.random.split(key_variation, batch_size), x1, x2)
+    Given points that the start population had no room for come first, in batches of their own.
+    """
+    varied = variation.as_variation(operator)
+    num, dim = state.population.x.shape[1:]
+
+    def breed(key, population, known):
+        _, _, key_fresh = jax.random.split(key, 3)
+        also = {} if known is None else {"memory": known}
+        bred = varied.children(key, population, bounds, start, batch_size, **also)
         return jax.lax.cond(
-            num_filled > 0,
-            lambda: _clip(children, bounds),
-            lambda: _draw_start(key_fresh, batch_size, dim, bounds, start),
+            jnp.any(population.filled),
+            lambda: bred,
+            lambda: Children(_draw_start(key_fresh, batch_size, dim, bounds, start), varied.first(batch_size)),
         )
 
-    return jax.vmap(breed)(_keys(state.key, REPRODUCTION, counter), state.population)
+    bred = jax.vmap(breed)(_keys(state.key, REPRODUCTION, counter), state.population, state.memory)
+    if num_given := num_given_batches(start, num, batch_size):
+        points = start_points(state.key, num + num_given * batch_size, dim, bounds, start)
+        points = jax.lax.dynamic_slice_in_dim(points, num + counter * batch_size, batch_size, axis=1)
+        given = Children(points, _first(varied, state.key.shape[0], batch_size))
+        bred = jax.tree.map(lambda given, bred: jnp.where(counter < num_given, given, bred), given, bred)
+    return bred._replace(x=_stored(bred.x, operator))
 
 
-def _record_faults(faults: Faults, x, evaluation: Evaluation) -> tuple[Faults, Evaluation]:
-    """NaN (in fitness or descriptor) and `+inf` become `-inf`, counted; the first genotype of each kind is kept."""
-    infinite = evaluation.fitness == jnp.inf
-    not_finite = jnp.any(~jnp.isfinite(evaluation.descriptor), axis=-1) & (evaluation.fitness != -jnp.inf)
-    nan = jnp.isnan(evaluation.fitness) | (not_finite & ~infinite)
+def offspring(*arguments, **given) -> Float[Array, "K B n"]:
+    """The genotypes of `children`, with the same arguments."""
+    return children(*arguments, **given).x
 
-    def first(old_count, old_x, bad):
-        index = jnp.argmax(bad, axis=-1)[:, None, None]
-        found = jnp.take_along_axis(x, index, axis=1)[:, 0]
-        return jnp.where((old_count == 0)[:, None] & jnp.any(bad, axis=-1)[:, None], found, old_x)
 
-    def count(bad):
-        return jnp.sum(bad, axis=-1, dtype=jnp.int32)
+def _stored(x: Float[Array, "K B n"], operator: Operator | Variation | None) -> Float[Array, "K B n"]:
+    """Genotypes of a variation are rounded before anything is computed of them: a compiled function sees the bits that
+    one on the host does. Those of a plain operator may be fused with their evaluation, as they always were."""
+    return rounded(x) if isinstance(operator, Variation) else x
 
-    faults = Faults(
-        faults.num_nan + count(nan),
-        faults.num_infinite + count(infinite),
-        first(faults.num_nan, faults.nan_x, nan),
-        first(faults.num_infinite, faults.infinite_x, infinite),
-    )
-    fitness = jnp.where(nan | infinite, -jnp.inf, evaluation.fitness)
-    return faults, Evaluation(fitness, evaluation.descriptor, evaluation.extras)
+
+def _first(operator: Operator | Variation | None, num_tasks: int, num: int) -> Float[Array, "K num T"] | None:
+    traits = variation.first_traits(operator, num)
+    return None if traits is None else jnp.broadcast_to(traits, (num_tasks, *traits.shape))
 
 
 def survive(scores: Float[Array, " P"], union: Population, notes: Notes, num: int) -> tuple[Population, Notes]:
@@ -188,7 +179,7 @@ def survive(scores: Float[Array, " P"], union: Population, notes: Notes, num: in
     top, index = jax.lax.top_k(scores, num)
     union, notes = jax.tree.map(lambda field: field[index], (union, notes))
     fitness = jnp.where(top > -jnp.inf, union.fitness, -jnp.inf)
-    return Population(union.x, fitness, union.descriptor, union.extras), notes
+    return dataclasses.replace(union, fitness=fitness), notes
 
 
 def _concatenate(first, second, axis: int):
@@ -202,12 +193,19 @@ def absorb(
     x: Float[Array, "K B n"],
     evaluation: Evaluation,
     competing: Bool[Array, ""] | bool = True,
+    traits: Float[Array, "K B T"] | None = None,
+    num_new: Int[Array, ""] | None = None,
 ) -> State:
-    """Newcomers join, everybody competes, the best N stay. While the first N arrive nobody competes (`competing`)."""
-    faults, evaluation = _record_faults(state.faults, x, evaluation)
+    """Newcomers join, everybody competes, the best N stay. While the first N arrive nobody competes (`competing`).
+
+    The first `num_new` of the rows are newcomers (by default all), the rest fills up the batch.
+
+    Newcomers have `traits` where the population has some; the best and the archive are nobody's parents, and have none.
+    """
+    faults, evaluation = recorded(state.faults, x, evaluation)
     newcomers = Population(x, evaluation.fitness, evaluation.descriptor, evaluation.extras)
     notes = _concatenate(state.notes, jax.vmap(partial(protocol.annotate, rule))(newcomers.descriptor), axis=1)
-    union = _concatenate(state.population, newcomers, axis=1)
+    union = _concatenate(state.population, dataclasses.replace(newcomers, traits=traits), axis=1)
 
     def select(key, union, notes):
         scores = protocol.score(rule, key, union.fitness, union.descriptor, notes) if competing is not False else 0.0
@@ -223,6 +221,7 @@ def absorb(
         _best(state.best, newcomers),
         None if state.archive is None else jax.vmap(Archive.insert)(state.archive, newcomers),
         faults,
+        memory.remembered(state.memory, newcomers, num_new),
     )
 
 
@@ -251,9 +250,13 @@ def begin(
     population_size: int,
     start: Start = ANYWHERE,
     centroids=None,
+    operator: Operator | Variation | None = None,
 ) -> State:
-    """Generation 0: `population_size` start points, evaluated; nobody competes yet."""
-    return begin_together(key, tasks, (rule,), population_size, start, centroids=centroids)[0]
+    """Generation 0: `population_size` start points, evaluated; nobody competes yet.
+
+    `operator` is what the run will vary by, where that has traits.
+    """
+    return begin_together(key, tasks, (rule,), population_size, start, centroids=centroids, operator=operator)[0]
 
 
 def begin_together(
@@ -264,29 +267,31 @@ def begin_together(
     start: Start = ANYWHERE,
     alter: Sequence[Callable | None] = (),
     centroids=None,
+    operator: Operator | Variation | None = None,
 ) -> list[State]:
     """Generation 0 of several runs that differ in the rule, and so begin with the same points, evaluated once."""
-    x = start_points(key, population_size, tasks.dim, _bounds(tasks), start)
+    x = _stored(start_points(key, population_size, tasks.dim, _bounds(tasks), start), operator)
     keys = _keys(key, EVALUATION, jnp.int32(0))
     evaluation = _evaluate(tasks, keys, x)
+    traits = _first(operator, len(x), population_size)
     states = []
     for i, rule in enumerate(rules):
         change = alter[i] if alter else None
         mine = evaluation if change is None else change(keys, evaluation)
-        like = Population(x, mine.fitness, mine.descriptor, mine.extras)
-        state = empty_state(key, rule, like, population_size, centroids)
-        states.append(absorb(state, jnp.int32(-1), rule, x, mine, competing=False))
+        like = Population(x, mine.fitness, mine.descriptor, mine.extras, traits)
+        state = empty_state(key, rule, like, population_size, centroids, variation.uses_memory(operator))
+        states.append(absorb(state, jnp.int32(-1), rule, x, mine, competing=False, traits=traits))
     return states
 
 
 def propose(
     state: State,
     tasks: TaskBatch,
-    operator: Operator,
+    operator: Operator | Variation,
     batch_size: int,
     start: Start = ANYWHERE,
 ) -> tuple[Float[Array, "K B n"], Evaluation]:
-    """The children of one generation, and what their tasks say of them."""
+    """The genotypes of one generation's children, and what their tasks say of them."""
     x = offspring(state, state.generation, operator, _bounds(tasks), batch_size, start)
     return x, _evaluate(tasks, _keys(state.key, EVALUATION, state.generation + 1), x)
 
@@ -295,7 +300,7 @@ def step(
     state: State,
     tasks: TaskBatch,
     rule: Rule,
-    operator: Operator,
+    operator: Operator | Variation,
     batch_size: int,
     start: Start = ANYWHERE,
 ) -> State:
@@ -307,7 +312,7 @@ def step_together(
     states: list[State],
     tasks: TaskBatch,
     rules: tuple[Rule, ...],
-    operator: Operator,
+    operator: Operator | Variation,
     batch_size: int,
     start: Start = ANYWHERE,
     alter: Sequence[Callable | None] = (),
@@ -316,16 +321,16 @@ def step_together(
 
     `tasks` are those of all runs, one after the other. Some runs may see descriptors `alter`ed.
     """
-    children = [offspring(s, s.generation, operator, _bounds(tasks), batch_size, start) for s in states]
+    bred = [children(s, s.generation, operator, _bounds(tasks), batch_size, start) for s in states]
     keys = [_keys(s.key, EVALUATION, s.generation + 1) for s in states]
-    evaluation = _evaluate(tasks, jnp.concatenate(keys), jnp.concatenate(children))
+    evaluation = _evaluate(tasks, jnp.concatenate(keys), jnp.concatenate([one.x for one in bred]))
     num = len(keys[0])
     found = []
     for i, (state, rule) in enumerate(zip(states, rules, strict=True)):
         part = jax.tree.map(lambda leaf, i=i: leaf[i * num : (i + 1) * num], evaluation)
         if alter and (change := alter[i]) is not None:
             part = change(keys[i], part)
-        found.append(absorb(state, state.generation, rule, children[i], part))
+        found.append(absorb(state, state.generation, rule, bred[i].x, part, traits=bred[i].traits))
     return found
 
 
@@ -364,7 +369,7 @@ def measure(state: State, qd_offset=None) -> dict[str, Float[Array, " K"]]:
     return row
 
 
-jit_offspring = jax.jit(offspring, static_argnames=("batch_size",))
+jit_children = jax.jit(children, static_argnames=("batch_size",))
 jit_absorb = jax.jit(absorb)
 jit_measure = jax.jit(measure)
 jit_start_points = jax.jit(start_points, static_argnames=("num", "dim"))

@@ -4,7 +4,8 @@
 
 Everybody in the archive and every newcomer gets a score from the rule, and the best `capacity` stay; a score of `-inf`
 eliminates. There are no cells, and so nothing to tessellate: `ranges` are only needed by MAP-Elites (`rule="me"`), by
-rankers that draw directions in measure space, and for the axes of plots.
+rankers that draw directions in measure space, and for the axes of plots. Where they are given, NS, DNS and learned
+rules see measures in units of them, and they are the range that counts.
 
 What an `add` tells emitters: `status` (2: it stayed, 0: it did not), `value` (its score above the lowest that stayed,
 for the improvement rankers: how clearly somebody survives, not how much fitter it is), `score`, and `novelty` (mean
@@ -26,7 +27,7 @@ import numpy as np
 from lqd import checks
 from lqd.errors import InvalidInput, shown
 from lqd.evolution import loop
-from lqd.rules import catalogue, neighbours
+from lqd.rules import catalogue, neighbours, scaled
 from lqd.rules.protocol import Rule, ready
 from lqd.types import Population
 
@@ -50,6 +51,7 @@ class LQDArchive(ArchiveBase):
         capacity: int,
         rule: Any = "lqd-fn",
         ranges: Collection[tuple[float, float]] | None = None,
+        outside: str = "edge",
         qd_score_offset: float = 0.0,
         seed: int | None = None,
         dtype: Any = np.float64,
@@ -63,6 +65,8 @@ class LQDArchive(ArchiveBase):
             capacity: How many solutions stay.
             rule: A name (`lqd rules`), a rule, a file of weights, or a function `(key, fitness, descriptor) -> scores`.
             ranges: Lower and upper bound of each measure.
+            outside: For NS, DNS and learned rules a solution outside `ranges` counts as at the `"edge"`; `"free"`: as
+                it is.
             qd_score_offset: Subtracted from objectives in the QD score.
             seed: Of what is drawn: by `sample_elites`, and by a rule that draws lots.
             dtype: Of solutions, objectives and measures.
@@ -83,6 +87,8 @@ class LQDArchive(ArchiveBase):
             rule, population_size=self._capacity, batch_size=SMALLEST_BATCH, descriptor_bounds=box,
             descriptor_dim=measure_dim,
         )  # fmt: skip
+        checks.one_of("outside", outside, ("edge", "free"))
+        self._seen = self._rule if box is None else scaled.in_units(self._rule, box, outside)
         self._store: Any = ArrayStore(
             field_desc={"solution": (solution_dim, dtype), "objective": ((), dtype), "measures": (measure_dim, dtype)}
             | extra_fields,
@@ -245,7 +251,7 @@ class LQDArchive(ArchiveBase):
         fitness[:num], descriptor[:num] = objective, measures
         key = jax.random.fold_in(self._key, self._num_adds)
         self._num_adds += 1
-        scores, novelty, stay = _compete(self._rule, key, jnp.asarray(fitness), jnp.asarray(descriptor), self._capacity)
+        scores, novelty, stay = _compete(self._seen, key, jnp.asarray(fitness), jnp.asarray(descriptor), self._capacity)
         stay = np.asarray(stay)
         return np.asarray(scores, np.float64)[:num], np.asarray(novelty, np.float64)[:num], stay[stay >= 0]
 

@@ -78,7 +78,7 @@ def learned_from(arrays: Mapping[str, np.ndarray], architecture: Any, path: Path
             )
     if not is_finite(arrays):
         raise Unreadable(f"{path}: it has weights that are not finite (NaN or infinity).")
-    return Learned(jax.tree.unflatten(structure, [jax.numpy.asarray(arrays[name]) for name in shapes]), architecture)
+    return Learned(jax.tree.unflatten(structure, [jax.device_put(arrays[name]) for name in shapes]), architecture)
 
 
 def is_finite(weights: Any) -> bool:

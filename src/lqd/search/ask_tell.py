@@ -2,7 +2,8 @@
 
 The first asks hand out the start points, a batch at a time; nobody competes until a population's worth has been told.
 From then on every told batch competes with the population. More than a batch told at once is taken in batches; asks
-may run ahead of tells, and solutions that were never asked for are welcome.
+may run ahead of tells, and solutions that were never asked for are welcome. What a child inherited beside its genotype
+(its traits) waits here until it is told, in whatever order.
 
 Each call is done as a whole, one at a time: several threads may ask and tell, and Ctrl-C waits for its end.
 """
@@ -22,17 +23,18 @@ from lqd import checks, interrupts
 from lqd.errors import InvalidInput
 from lqd.evolution import driver, loop
 from lqd.evolution.driver import Rows
-from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE, State
-from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA
+from lqd.evolution.loop import State
+from lqd.evolution.variation import first_traits, uses_memory
 from lqd.io import files
 from lqd.rules.protocol import ready
-from lqd.search import same_task, saving
+from lqd.search import defaults, same_task, saving
 from lqd.search.extras_table import ExtrasTable
-from lqd.search.outstanding import Outstanding
+from lqd.search.growth import Growth
+from lqd.search.outstanding import LIMIT, Outstanding
 from lqd.search.result import Result, make_result
 from lqd.search.same_task import LEAST, Answers
 from lqd.search.saving import Saved
-from lqd.search.settings import Settings
+from lqd.search.settings import VARIATIONS, Settings
 from lqd.types import Evaluation, Population
 
 
@@ -44,14 +46,16 @@ class AskTell:
         *,
         dim: int,
         bounds=None,
-        rule="dns",
-        population_size: int = POPULATION_SIZE,
-        batch_size: int = BATCH_SIZE,
-        iso_sigma: float = ISO_SIGMA,
-        line_sigma: float = LINE_SIGMA,
+        rule=defaults.RULE,
+        population_size: int | None = None,
+        batch_size: int | None = None,
+        variation=defaults.VARIATION,
+        iso_sigma=None,
+        line_sigma: float | None = None,
         x0=None,
-        init_sigma: float | None = None,
+        init_sigma=None,
         descriptor_bounds=None,
+        outside: str = "edge",
         minimize: bool = False,
         on_nan: str = "eliminate",
         reproduction=None,
@@ -61,9 +65,9 @@ class AskTell:
     ):
         self._settings = Settings(
             dim=dim, bounds=bounds, rule=rule, population_size=population_size, batch_size=batch_size,
-            iso_sigma=iso_sigma, line_sigma=line_sigma, x0=x0, init_sigma=init_sigma,
-            descriptor_bounds=descriptor_bounds, minimize=minimize, on_nan=on_nan, reproduction=reproduction,
-            archive_cells=archive_cells, qd_offset=qd_offset, seed=seed,
+            variation=variation, iso_sigma=iso_sigma, line_sigma=line_sigma, x0=x0, init_sigma=init_sigma,
+            descriptor_bounds=descriptor_bounds, outside=outside, minimize=minimize, on_nan=on_nan,
+            reproduction=reproduction, archive_cells=archive_cells, qd_offset=qd_offset, seed=seed,
         )  # fmt: skip
         self._reset()
 
@@ -78,20 +82,24 @@ class AskTell:
     def _reset(self) -> None:
         s = self._settings
         self._lock = threading.RLock()
-        self._box, self._operator = s.box(), s.operator()
+        self._box, self._variation = s.box(), s.resolved_variation()
         self._start = s.start()
-        points = loop.jit_start_points(s.key(), s.population_size, s.dim, self._box, self._start)
+        num_points = s.population_size + s.num_given_batches * s.batch_size
+        points = loop.jit_start_points(s.key(), num_points, s.dim, self._box, self._start)
         self._points = np.asarray(points[0])
         self._rule: Any = None
         self._state: State | None = None  # None until the first tell, which shows the shapes
         self._num_start_asked = 0  # start points handed out
-        self._num_asks = 0  # batches of offspring handed out
+        self._num_asks = s.num_given_batches  # batches of offspring, as a compiled loop counts them
         self._num_told = 0
         self.num_failed = 0  # of those told, how many could not be evaluated
         self._rows: list[Rows] = []
         self._begun = time.perf_counter()
         self._extras = ExtrasTable()
-        self._outstanding = Outstanding()
+        first = first_traits(self._variation, 1)
+        self._first_traits = None if first is None else np.asarray(first)[0]
+        self._outstanding = Outstanding(self._first_traits, max(LIMIT, s.batch_size))
+        self._growth = Growth()
         self._has_warned = False
         self.task: dict[str, Any] | None = None  # what it is on, where that is known
         self.first: Answers | None = None  # what was told first
@@ -143,7 +151,7 @@ class AskTell:
     @property
     def can_ask(self) -> bool:
         """False while all start points are out and nothing has come back."""
-        has_new = self._num_start_asked < self._settings.population_size or self._state is not None
+        has_new = self._num_start_asked < len(self._points) or self._state is not None
         return has_new or self._outstanding.can_ask_again()
 
     def ask(self, num: int | None = None) -> np.ndarray:
@@ -156,26 +164,27 @@ class AskTell:
         with self._alone():
             if self._outstanding.can_ask_again():
                 return self._outstanding.ask_again(num)
-            x = self._new(num)
-            self._outstanding.add(x)
+            x, traits = self._new(num)
+            self._outstanding.add(x, traits)
             return x
 
-    def _new(self, num: int) -> np.ndarray:
+    def _new(self, num: int) -> tuple[np.ndarray, np.ndarray | None]:
         s = self._settings
-        if self._num_start_asked < s.population_size:
-            first = self._num_start_asked
-            self._num_start_asked = min(first + num, s.population_size)
-            return self._finite(self._points[first : self._num_start_asked].copy())
+        first = self._num_start_asked
+        if first < len(self._points):
+            end = s.population_size if first < s.population_size else len(self._points)
+            self._num_start_asked = min(first + num, end)
+            return self._finite(self._points[first : self._num_start_asked].copy()), None
         if self._state is None:
             raise InvalidInput(
                 "ask: all start points are handed out and nothing was told yet; tell some results first."
             )
-        x = loop.jit_offspring(
-            self._told, jnp.int32(self._num_asks), self._operator, self._box, s.batch_size, self._start
+        bred = loop.jit_children(
+            self._told, jnp.int32(self._num_asks), self._variation, self._box, s.batch_size, self._start
         )
-        x = self._finite(np.array(x[0, :num]))
+        x = self._finite(np.array(bred.x[0, :num]))
         self._num_asks += 1
-        return x
+        return x, None if bred.traits is None else np.asarray(bred.traits[0, :num])
 
     def _finite(self, x: np.ndarray) -> np.ndarray:
         if not np.isfinite(x).all():
@@ -218,12 +227,12 @@ class AskTell:
             told = same_task.answers(x, given, descriptor)
             self.first = told if self.first is None else self.first.followed_by(told)
         rows = self._extras.add(extras, len(x))
+        parts = (x, fitness, descriptor, rows, self._outstanding.settle(x))
         for first in range(0, len(x), s.batch_size):
-            last = min(first + s.batch_size, len(x))
-            new += self._absorb(x[first:last], fitness[first:last], descriptor[first:last], rows[first:last])
+            new += self._absorb(*(part[first : first + s.batch_size] for part in parts))
         self._extras.keep(self._living())
-        self._outstanding.settle(x)
         self.num_failed += num_failed
+        self._growth.look(self._rule, self._told, self.first)
         return new
 
     def _checked_fitness(self, x, fitness, descriptor) -> np.ndarray:
@@ -247,17 +256,21 @@ class AskTell:
         self._rule = ready(s.resolved_rule(descriptor_dim))
         zeros = np.zeros((1, 1), np.float32)
         x, descriptor = (jnp.zeros((1, 1, size), jnp.float32) for size in (s.dim, descriptor_dim))
-        like = Population(x, jnp.asarray(zeros), descriptor, {"row": jnp.asarray(zeros, jnp.int32)})
-        self._state = loop.empty_state(s.key(), self._rule, like, s.population_size, s.centroids(descriptor_dim))
+        traits = None if self._first_traits is None else jnp.asarray(self._first_traits)[None, None]
+        like = Population(x, jnp.asarray(zeros), descriptor, {"row": jnp.asarray(zeros, jnp.int32)}, traits)
+        self._state = loop.empty_state(
+            s.key(), self._rule, like, s.population_size, s.centroids(descriptor_dim), uses_memory(self._variation)
+        )
 
-    def _absorb(self, x, fitness, descriptor, rows) -> list[Rows]:
+    def _absorb(self, x, fitness, descriptor, rows, traits) -> list[Rows]:
         s = self._settings
         missing = s.population_size - self._num_told
         # A batch that would run over the start population is cut there, so that exactly N start uncontested.
         if 0 < missing < len(x):
-            parts = (slice(0, missing), slice(missing, None))
-            told = [self._absorb(x[part], fitness[part], descriptor[part], rows[part]) for part in parts]
-            return told[0] + told[1]
+            told = (x, fitness, descriptor, rows, traits)
+            cuts = (slice(0, missing), slice(missing, None))
+            first, second = (self._absorb(*(part[cut] for part in told)) for cut in cuts)
+            return first + second
 
         def padded(values, fill):
             full = np.full((1, s.batch_size, *values.shape[1:]), fill, values.dtype)
@@ -268,8 +281,9 @@ class AskTell:
         competing = self._num_told >= s.population_size
         counter = self._told.generation if competing else jnp.int32(-1)
         self._state = loop.jit_absorb(
-            self._told, counter, self._rule, padded(x, 0.0), evaluation, jnp.asarray(competing)
-        )
+            self._told, counter, self._rule, padded(x, 0.0), evaluation, jnp.asarray(competing),
+            None if self._first_traits is None else padded(traits, 0.0), jnp.int32(len(x)),
+        )  # fmt: skip
         self._num_told += len(x)
         if self._num_told < s.population_size or self.generation % driver.rows_every(s.population_size):
             return []
@@ -330,16 +344,16 @@ class AskTell:
         return saving.write(path, self._settings, self._state, rows, arrays, description)
 
     @classmethod
-    def load(cls, path: files.PathLike, *, rule=None, reproduction=None) -> "AskTell":
-        """Goes on where `save` left off. A rule or operator that is your own code has to be given again."""
+    def load(cls, path: files.PathLike, *, rule=None, reproduction=None, variation=None) -> "AskTell":
+        """Goes on where `save` left off. A rule, operator or variation that is your own has to be given again."""
         saved = Saved(path)
         with files.understood(path):
-            return cls._from(saved, path, rule, reproduction)
+            return cls._from(saved, path, rule, reproduction, variation)
 
     @classmethod
-    def _from(cls, saved: Saved, path, rule, reproduction) -> "AskTell":
+    def _from(cls, saved: Saved, path, rule, reproduction, variation) -> "AskTell":
         saved.check_random()
-        settings = dict(saved.description["settings"])
+        settings = saved.settings
         saved.check_sizes()
         for name in ("bounds", "descriptor_bounds"):  # ends, and never pairs
             settings[name] = None if settings[name] is None else tuple(np.asarray(end) for end in settings[name])
@@ -349,7 +363,10 @@ class AskTell:
                 raise InvalidInput(f"{path}: the run used a rule of its own ({settings['rule']['class']}): give rule=.")
         if settings["reproduction"] is not None and reproduction is None:
             raise InvalidInput(f"{path}: the run used the operator {settings['reproduction']!r}: give reproduction=.")
-        return cls(**settings | {"rule": rule, "reproduction": reproduction}).restored(saved)
+        if variation is None and settings["variation"] not in VARIATIONS:
+            raise InvalidInput(f"{path}: the run used the variation {settings['variation']!r}: give variation=.")
+        settings |= {"rule": rule, "reproduction": reproduction}
+        return cls(**settings | ({} if variation is None else {"variation": variation})).restored(saved)
 
     def restored(self, saved: Saved) -> "AskTell":
         """This search, as far as the saved one was."""
@@ -358,6 +375,7 @@ class AskTell:
         return self
 
     def _restore(self, saved: Saved) -> None:
+        saved.check_traits(self._settings)
         description = {"num_failed": 0} | saved.description
         counters = ("num_start_asked", "num_asks", "num_told", "num_failed", "next_row")
         start_asked, asks, told, failed, next_row = (checks.whole(name, description[name], 0) for name in counters)

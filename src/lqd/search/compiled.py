@@ -16,6 +16,7 @@ from lqd.evolution.driver import Rows
 from lqd.evolution.loop import State
 from lqd.io.files import understood
 from lqd.search import same_task, saving
+from lqd.search.growth import Growth
 from lqd.search.progress import Bar, Callback, failed, interrupted, told_to_stop
 from lqd.search.result import Result, make_result
 from lqd.search.same_task import MOST, Answers, Row
@@ -58,11 +59,14 @@ class _Search:
     def __init__(self, task: Task, descriptor_dim: int, settings: Settings):
         self.tasks, self.settings = Repeated(task, 1), settings
         self.rule = settings.resolved_rule(descriptor_dim)
+        self.variation = settings.resolved_variation()
         self.start, self.centroids = settings.start(), settings.centroids(descriptor_dim)
         self.described: dict[str, Any] | None = None
 
     def _begin(self, key) -> State:
-        return loop.begin(key, self.tasks, self.rule, self.settings.population_size, self.start, self.centroids)
+        return loop.begin(
+            key, self.tasks, self.rule, self.settings.population_size, self.start, self.centroids, self.variation
+        )
 
     def answers(self) -> list[Row]:
         """What comes of the start population, evaluated again."""
@@ -97,6 +101,7 @@ def _run(
 ) -> Result:  # fmt: skip
     settings = search.settings
     raised: list[BaseException] = []
+    growth = Growth()
 
     def save(state: State, history: list[Rows], now: bool = False) -> None:
         if folder is None:
@@ -111,6 +116,7 @@ def _run(
         try:
             if before is None and first is None:  # this is the start
                 first = first_answers(states[0])
+            growth.look(search.rule, states[0], first)
             if bar is not None:
                 bar.show(int(history[-1].num_evaluations[-1]), history[-1:])
             if told_to_stop(callback, history[-1:], settings.sign):
@@ -124,7 +130,7 @@ def _run(
 
     try:
         run = driver.run(
-            settings.key(), search.tasks, (search.rule,), settings.operator(),
+            settings.key(), search.tasks, (search.rule,), search.variation,
             num_generations=num_generations, population_size=settings.population_size,
             batch_size=settings.batch_size, start=search.start, centroids=search.centroids,
             measured_with=settings.offset(), look=look, look_every_row=callback is not None,

@@ -7,9 +7,7 @@ import jax
 
 from lqd import checks
 from lqd.errors import InvalidInput, shown
-from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
-from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA
-from lqd.search import compiled, host
+from lqd.search import compiled, defaults, host
 from lqd.search.one_by_one import OneByOne
 from lqd.search.progress import Callback, bar
 from lqd.search.result import Result
@@ -38,15 +36,17 @@ def optimize(
     *,
     dim: int | None = None,
     bounds=None,
-    rule="dns",
+    rule=defaults.RULE,
     num_evaluations: int,
-    population_size: int = POPULATION_SIZE,
-    batch_size: int = BATCH_SIZE,
-    iso_sigma: float = ISO_SIGMA,
-    line_sigma: float = LINE_SIGMA,
+    population_size: int | None = None,
+    batch_size: int | None = None,
+    variation=defaults.VARIATION,
+    iso_sigma=None,
+    line_sigma: float | None = None,
     x0=None,
-    init_sigma: float | None = None,
+    init_sigma=None,
     descriptor_bounds=None,
+    outside: str = "edge",
     minimize: bool = False,
     on_nan: str = "eliminate",
     callback: Callback | None = None,
@@ -77,13 +77,24 @@ def optimize(
             `(key, fitness (P,), descriptor (P, D)) -> scores (P,)`.
         num_evaluations: Budget, the start population included; it is rounded down to whole batches, and
             `result.num_evaluations` says how many were made.
-        population_size: Solutions kept.
-        batch_size: Solutions evaluated per generation; `evaluate` never sees more at once on the host.
-        iso_sigma: Scale of the isotropic variation, in units of x.
-        line_sigma: Scale of the variation along the line between two parents, relative to their distance.
-        x0: `(dim,)`: the start population is normal around it. `(m, dim)`: it holds these points themselves.
-        init_sigma: Scale of the start population around `x0`, and without bounds; default 1, or what a task says.
-        descriptor_bounds: `(low, high)` of the descriptors; needed by MAP-Elites and `archive_cells`.
+        population_size: Solutions kept; by default as many as suit the budget.
+        batch_size: Solutions evaluated per generation, by default a quarter of those kept; `evaluate` never sees more
+            at once on the host.
+        variation: How children are made. `"spread"` needs no tuning: steps follow the spread of the population, in
+            units of the bounds. `"paper"` is the paper's loop to the bit: absolute steps (0.005 and 0.05), descriptors
+            as they are, 128 solutions in batches of 32. Or an object of your own (`lqd.evolution.variation`).
+        iso_sigma: A fixed isotropic step instead, relative to the bounds (without any, to `init_sigma`): a number, or
+            one for each dimension. With `variation="paper"` in units of x.
+        line_sigma: A fixed step along the line between two parents instead, relative to their distance.
+        x0: `(dim,)`: the start population is normal around it. `(m, dim)`: it holds these points themselves; more than
+            it has room for compete for their places.
+        init_sigma: Scale of the start population around `x0`, and without bounds: a number, or one for each dimension;
+            default 1, or what a task says.
+        descriptor_bounds: `(low, high)` of the descriptors: the range that counts. Needed by MAP-Elites and
+            `archive_cells`. NS, DNS and learned rules see descriptors in units of it; without bounds, in units of the
+            spread of those present.
+        outside: For those rules a solution outside `descriptor_bounds` counts as at the `"edge"`, so that nothing is
+            gained by going farther; `"free"`: as it is.
         minimize: The function is to be minimised; results come back in its own sign.
         on_nan: `"eliminate"` drops a solution whose fitness is NaN (or whose descriptor is not finite) and counts it;
             `"raise"` names it.
@@ -92,7 +103,7 @@ def optimize(
         backend: `"jax"` compiles a traceable function into the loop; `"host"` calls it as it is, with NumPy arrays;
             `"auto"` is host, unless the function is a task, wrapped in `jax.jit`, or marked by `lqd.traceable`.
         batch: False: `evaluate` is a function of one solution, `x (dim,) -> (fitness, descriptor (D,))`.
-        reproduction: An operator `(key, x1 (dim,), x2 (dim,)) -> x (dim,)` instead of iso-line variation.
+        reproduction: An operator `(key, x1 (dim,), x2 (dim,)) -> x (dim,)` in units of x, instead of our variation.
         archive_cells: Also keep the best solution ever seen in each of so many cells, in `result.archive`.
         qd_offset: Fitness that counts as nothing in the archive's QD score, in the sign of your function.
         time_limit_s: Stop after so many seconds, with what there is.
@@ -102,8 +113,8 @@ def optimize(
         steady_state: With an executor, solutions compete as they finish, instead of waiting for the slowest of a batch;
             `batch_size` of them are on their way at any time. Results then depend on who finishes first.
         checkpoint: A folder that the run is kept in, written from time to time and at the end.
-        resume: Go on with what the folder holds, as if nothing had happened; also with a larger `num_evaluations`. In
-            an empty folder the run begins.
+        resume: Go on with what the folder holds, as if nothing had happened; also with a larger `num_evaluations`, or
+            with other steps. Sizes that are not given stay what they were. In an empty folder the run begins.
         recheck: On resume, evaluate the first batch once more (in an executor its first four solutions), to see that it
             is the function of before; another one is refused, a noisy one is not. False takes your word for it.
         seed: Equal seeds give equal results on equal machines.
@@ -128,25 +139,31 @@ def optimize(
         raise InvalidInput(f"evaluate must be a function of a batch of solutions, or a task, got {shown(evaluate)}.")
     elif dim is None:
         raise InvalidInput("dim, the length of a solution, is missing: optimize(evaluate, dim=..., ...).")
+    folder = None if checkpoint is None else CheckpointFolder(checkpoint, resume)
+    if folder is None and checks.flag("resume", resume):
+        raise InvalidInput("resume=True goes on with a run that was kept: give its folder, checkpoint=.")
+    kept = {} if folder is None else folder.sizes()
+    population_size, batch_size = defaults.completed(
+        kept.get("population_size") if population_size is None else population_size,
+        kept.get("batch_size") if batch_size is None else batch_size,
+        defaults.sizes(checks.budget(num_evaluations)),
+        isinstance(variation, str) and variation == "paper",
+    )
     settings = Settings(
         dim=dim, bounds=bounds, rule=rule, population_size=population_size, batch_size=batch_size,
-        iso_sigma=iso_sigma, line_sigma=line_sigma, x0=x0, init_sigma=init_sigma, descriptor_bounds=descriptor_bounds,
-        minimize=minimize, on_nan=on_nan, reproduction=reproduction, archive_cells=archive_cells, qd_offset=qd_offset,
-        seed=seed,
+        variation=variation, iso_sigma=iso_sigma, line_sigma=line_sigma, x0=x0, init_sigma=init_sigma,
+        descriptor_bounds=descriptor_bounds, outside=outside, minimize=minimize, on_nan=on_nan,
+        reproduction=reproduction, archive_cells=archive_cells, qd_offset=qd_offset, seed=seed,
     )  # fmt: skip
     num_generations = settings.num_generations(num_evaluations)
     time_limit_s = checks.time_limit(time_limit_s)
     checks.one_of("backend", backend, ("auto", "jax", "host"))
     if callback is not None and not callable(callback):
         raise InvalidInput(f"callback must be a function, got {shown(callback)}.")
-    options: dict[str, Any] = {"callback": callback, "time_limit_s": time_limit_s, "folder": None}
+    options: dict[str, Any] = {"callback": callback, "time_limit_s": time_limit_s, "folder": folder}
     options["recheck"] = checks.flag("recheck", recheck)
     if progress is not None:
         checks.flag("progress", progress)
-    if checkpoint is not None:
-        options["folder"] = CheckpointFolder(checkpoint, resume)
-    elif checks.flag("resume", resume):
-        raise InvalidInput("resume=True goes on with a run that was kept: give its folder, checkpoint=.")
     if checks.flag("steady_state", steady_state) and executor is None:
         raise InvalidInput("steady_state=True is for solutions that are evaluated in parallel: give executor= too.")
     is_compiled = executor is None and (backend == "jax" or (backend == "auto" and _is_traceable(evaluate)))

@@ -1,43 +1,73 @@
-"""Solutions that were asked for and not told yet: a search that is saved and gone on with asks for them again."""
+"""Solutions that were asked for and not told yet, with their traits.
 
-from collections import deque
+A told solution is known by its float32 bytes, whenever and in whatever order it comes. A search that is saved and gone
+on with asks for what is out again.
+"""
+
+from collections import OrderedDict, deque
+from typing import NamedTuple
 
 import numpy as np
 
+LIMIT = 65_536  # rows; beyond it the oldest are forgotten
+
+
+class Row(NamedTuple):
+    """One that is out; those of a piece were asked for together."""
+
+    piece: int
+    x: np.ndarray
+    traits: np.ndarray
+
 
 class Outstanding:
-    """Rows in the order in which they were asked for; those of a `piece` were asked for together."""
+    """Rows in the order in which they were asked for; `first` (T,) are the traits of whoever was not."""
 
-    def __init__(self) -> None:
-        self._rows: dict[int, tuple[int, np.ndarray]] = {}  # by number: its piece, and x
+    def __init__(self, first: np.ndarray | None = None, limit: int = LIMIT) -> None:
+        self._first = np.zeros(0, np.float32) if first is None else first
+        self._limit = limit
+        self._rows: OrderedDict[int, Row] = OrderedDict()  # by number
         self._numbers: dict[bytes, list[int]] = {}  # of all rows that are equal
         self._to_ask: deque[int] = deque()  # known from a file: asked for again before anything new
         self._num = self._num_pieces = 0
 
-    def add(self, x: np.ndarray) -> None:
-        """One more piece (num, dim), on its way from now on."""
-        for row in np.array(x, np.float32):
-            self._rows[self._num] = self._num_pieces, row
+    def add(self, x: np.ndarray, traits: np.ndarray | None = None) -> None:
+        """One more piece (num, dim), on its way from now on; by default with the first traits."""
+        traits = self._of_nobody(len(x)) if traits is None else traits
+        for row, its in zip(np.array(x, np.float32), np.array(traits, np.float32), strict=True):
+            self._rows[self._num] = Row(self._num_pieces, row, its)
             self._numbers.setdefault(row.tobytes(), []).append(self._num)
             self._num += 1
         self._num_pieces += 1
+        while len(self._rows) > self._limit:
+            self._drop(next(iter(self._rows)))
 
-    def settle(self, x: np.ndarray) -> None:
-        """These were told. One that equals none was changed on its way, and counts for the oldest."""
-        num_changed = 0
-        for row in x:
+    def settle(self, x: np.ndarray) -> np.ndarray:
+        """These were told; returns their traits (num, T).
+
+        One that equals none was changed on its way, or never asked for. It counts for the oldest, and has the first
+        traits.
+        """
+        traits, num_changed = self._of_nobody(len(x)), 0
+        for i, row in enumerate(x):
             if numbers := self._numbers.get(row.tobytes()):
-                self._drop(numbers[0])
+                traits[i] = self._drop(numbers[0]).traits
             else:
                 num_changed += 1
         for _ in range(min(num_changed, len(self._rows))):
             self._drop(next(iter(self._rows)))
+        return traits
 
-    def _drop(self, number: int) -> None:
-        name = self._rows.pop(number)[1].tobytes()
+    def _of_nobody(self, num: int) -> np.ndarray:
+        return np.repeat(self._first[None], num, axis=0)
+
+    def _drop(self, number: int) -> Row:
+        row = self._rows.pop(number)
+        name = row.x.tobytes()
         self._numbers[name].remove(number)
         if not self._numbers[name]:
             del self._numbers[name]
+        return row
 
     def can_ask_again(self) -> bool:
         while self._to_ask and self._to_ask[0] not in self._rows:  # told meanwhile
@@ -46,31 +76,40 @@ class Outstanding:
 
     def ask_again(self, num: int) -> np.ndarray:
         """What is left of the next piece, at most `num` rows."""
-        found: list[tuple[int, np.ndarray]] = []
+        found: list[Row] = []
         while len(found) < num and self.can_ask_again():
             row = self._rows[self._to_ask[0]]
-            if found and row[0] != found[0][0]:
+            if found and row.piece != found[0].piece:
                 break
             found.append(row)
             self._to_ask.popleft()
-        return np.stack([x for _, x in found])
+        return np.stack([row.x for row in found])
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """For a file."""
+        """For a file; traits only where there are any."""
         if not self._rows:
             return {}
-        pieces, x = zip(*self._rows.values(), strict=True)
-        return {"outstanding.x": np.stack(x), "outstanding.piece": np.unique(pieces, return_inverse=True)[1]}
+        pieces, x, traits = zip(*self._rows.values(), strict=True)
+        found = {"outstanding.x": np.stack(x), "outstanding.piece": np.unique(pieces, return_inverse=True)[1]}
+        return found | ({"outstanding.traits": np.stack(traits)} if len(self._first) else {})
 
     def restore(self, arrays: dict[str, np.ndarray], dim: int) -> None:
-        """What `arrays` gave, without prefix; nothing in files from before there was any of this."""
+        """What `arrays` gave, without prefix; nothing in files from before there was any of this.
+
+        Traits of a search that had some are left out where this one has none.
+        """
         if not arrays:
             return
-        x, piece = arrays["x"], arrays["piece"]
+        x, piece, traits = arrays["x"], arrays["piece"], self._of_nobody(len(arrays["x"]))
+        if len(self._first) and "traits" in arrays:
+            traits = arrays["traits"]
         if x.dtype != np.float32 or x.shape != (len(x), dim) or not np.isfinite(x).all():
             raise ValueError(f"outstanding solutions {x.dtype} {x.shape}")
+        if traits.dtype != np.float32 or traits.shape != (len(x), len(self._first)) or not np.isfinite(traits).all():
+            raise ValueError(f"traits {traits.dtype} {traits.shape}")
         if piece.dtype != np.int64 or piece.shape != (len(x),) or (np.diff(piece) < 0).any():
             raise ValueError(f"pieces {piece.dtype} {piece.shape}")
-        for rows in np.split(x, np.flatnonzero(np.diff(piece)) + 1):
-            self.add(rows)
+        cuts = np.flatnonzero(np.diff(piece)) + 1
+        for rows, its in zip(np.split(x, cuts), np.split(traits, cuts), strict=True):
+            self.add(rows, its)
         self._to_ask.extend(self._rows)

@@ -15,6 +15,7 @@ from lqd import checks
 from lqd.errors import InvalidInput, Unreadable, shown
 from lqd.evolution.driver import Rows
 from lqd.evolution.loop import State, measure
+from lqd.evolution.variation import first_traits
 from lqd.io import files
 from lqd.io.files import PathLike, understood
 from lqd.io.lock import locked
@@ -26,6 +27,8 @@ from lqd.tasks.bbob.instances import Landscape
 
 KIND = "state"
 EVERY_S, SHARE = 1.0, 0.05  # in the folder of a run: from one state to the next, and of the time for writing
+TRAITS = "population.traits"
+STEPS = ("variation", "iso_sigma", "line_sigma")  # with which a search may go on otherwise than it began
 COLUMNS = ("generation", "num_evaluations", "time_s")
 
 
@@ -35,6 +38,14 @@ class Saved:
     def __init__(self, path: PathLike):
         self.path = path
         self.arrays, self.description = files.read_arrays(path, KIND)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Those of the search. Before there was another variation, and rules saw units, all was as in the paper."""
+        settings = {"variation": "paper", "outside": "edge"} | self.description["settings"]
+        if settings["reproduction"] is not None:  # an operator of one's own has no steps of ours, which once were kept
+            settings |= {"iso_sigma": None, "line_sigma": None}
+        return settings
 
     def under(self, prefix: str) -> dict[str, np.ndarray]:
         return under(prefix, self.arrays)
@@ -52,30 +63,58 @@ class Saved:
         return rows
 
     def state(self, like: State) -> State:
-        """The state, in the shape of another one (of which only the key is used, which follows from the seed)."""
-        return restored(like, self.under("state."), self.path)
+        """The state, in the shape of another one (of which only the key is used, which follows from the seed).
+
+        Traits and a memory that the search no longer has are left out; one that it did not have begins empty.
+        """
+        arrays = self.under("state.")
+        if like.population.traits is None:
+            arrays.pop(TRAITS, None)
+        remembered = under("memory.", arrays)
+        if like.memory is None:
+            arrays = {name: value for name, value in arrays.items() if not name.startswith("memory.")}
+        elif not remembered:
+            arrays |= files.flatten({"memory": like.memory})
+        return restored(like, arrays, self.path)
 
     def rule(self) -> Any:
         """The rule; None if it is the user's own code."""
         return catalogue.decode(self.description["settings"]["rule"], self.under("rule."))
 
     def check(self, settings: Settings, backend: str) -> None:
-        """An error unless these settings are those of the saved search."""
+        """An error unless these settings are those of the saved search, but for its steps."""
         if (before := self.description["backend"]) != backend:
             raise InvalidInput(
                 f"checkpoint {self.path} holds a run with backend {before!r}, this one has {backend!r}; give another "
                 f"folder."
             )
         arrays, wanted = _of_settings(settings)
-        wanted, found = json.loads(json.dumps(wanted)), self.description["settings"]
+        wanted, found = json.loads(json.dumps(wanted)), self.settings
         different = [
-            f"{name} ({found.get(name)!r}, now {wanted[name]!r})" for name in wanted if found.get(name) != wanted[name]
+            f"{name} ({found.get(name)!r}, now {wanted[name]!r})"
+            for name in wanted
+            if name not in STEPS and found.get(name) != wanted[name]
         ]
         different = different or _different_rules(self.under("rule."), arrays)
         if different:
             raise InvalidInput(
                 f"checkpoint {self.path} holds another run; it differs in {'; '.join(different)}. Give another folder."
             )
+
+    def check_traits(self, settings: Settings) -> None:
+        """An error if this variation needs other traits than were kept. One without traits can go on from any."""
+        first = first_traits(settings.resolved_variation(), 1)
+        arrays = [self.arrays[name] for name in ("state.population.x", "outstanding.x") if name in self.arrays]
+        if first is None or not arrays:
+            return
+        traits = [self.arrays.get(name) for name in ("state.population.traits", "outstanding.traits")]
+        if any(one is not None and one.shape[-1:] == first.shape[-1:] for one in traits):
+            return
+        before, now = self.settings["variation"], settings.info()["variation"]
+        raise InvalidInput(
+            f"{self.path} was made with variation={before!r}, whose solutions have none of the traits that {now!r} "
+            f"goes on from: give variation={before!r}, or iso_sigma= and line_sigma=, or begin anew."
+        )
 
     def check_sizes(self) -> None:
         """An error if the settings claim other sizes than the arrays have, before anything of that size is made."""
@@ -219,6 +258,14 @@ class CheckpointFolder:
         """The folder is this process's alone."""
         return locked(self.folder, "checkpoint")
 
+    def sizes(self) -> dict[str, int]:
+        """Of the population and of a batch in the run that is to go on; nothing where one begins."""
+        if not self.resume or not self.path.exists():
+            return {}
+        with understood(self.path):
+            settings = Saved(self.path).settings
+            return {name: checks.size(name, settings[name]) for name in ("population_size", "batch_size")}
+
     def saved(self, settings: Settings, backend: str, num_evaluations: int, evaluate: Any) -> Saved | None:
         """What to go on from: None at the beginning; an error where that cannot be meant."""
         if not self.path.exists():
@@ -230,6 +277,7 @@ class CheckpointFolder:
         saved = Saved(self.path)
         with understood(self.path):
             saved.check(settings, backend)
+            saved.check_traits(settings)
             saved.check_random()
             saved.check_task(evaluate)
             num = checks.whole("num_told", saved.description["num_told"], 0)

@@ -8,13 +8,27 @@ import jax.numpy as jnp
 import numpy as np
 
 from lqd import checks
-from lqd.errors import InvalidInput, shown
-from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE, Start
-from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA, FunctionOperator, IsoLine, Operator
-from lqd.rules import catalogue, cvt, trained
+from lqd.errors import InvalidInput, shown, unknown
+from lqd.evolution import loop
+from lqd.evolution.variation import (
+    ISO_SIGMA,
+    LINE_SIGMA,
+    FunctionOperator,
+    IsoLine,
+    Operator,
+    OwnVariation,
+    Pairs,
+    Spread,
+    Start,
+    Variation,
+)
+from lqd.rules import catalogue, cvt, scaled, trained
+from lqd.search import defaults
 
 # Other cells than those of MAP-Elites, which would else be measured on the very cells that it fills.
 ARCHIVE_SEED = 1
+
+VARIATIONS = ("spread", "paper")
 
 _A_KEY = jax.eval_shape(lambda: jax.random.key(0))
 
@@ -25,14 +39,16 @@ class Settings:
 
     dim: int
     bounds: Any = None
-    rule: Any = "dns"
-    population_size: int = POPULATION_SIZE
-    batch_size: int = BATCH_SIZE
-    iso_sigma: float = ISO_SIGMA
-    line_sigma: float = LINE_SIGMA
+    rule: Any = defaults.RULE
+    population_size: Any = None  # whole numbers, from here on
+    batch_size: Any = None
+    variation: Any = defaults.VARIATION
+    iso_sigma: Any = None  # from here on None, a number, or a vector
+    line_sigma: float | None = None
     x0: Any = None
-    init_sigma: float | None = None  # 1, or what a task says
+    init_sigma: Any = None  # 1, or what a task says
     descriptor_bounds: Any = None
+    outside: str = "edge"
     minimize: bool = False
     on_nan: str = "eliminate"
     reproduction: Any = None
@@ -43,15 +59,21 @@ class Settings:
 
     def __post_init__(self):
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        for name in ("dim", "population_size", "batch_size"):
-            put(name, checks.size(name, getattr(self, name)))
+        put("dim", checks.size("dim", self.dim))
+        self._check_variation()
+        sizes = defaults.completed(self.population_size, self.batch_size, defaults.ASK_TELL, self.is_paper)
+        for name, size in zip(("population_size", "batch_size"), sizes, strict=True):
+            put(name, checks.size(name, size))
         put("seed", checks.seed(self.seed))
-        put("iso_sigma", checks.real("iso_sigma", self.iso_sigma))
-        put("line_sigma", checks.real("line_sigma", self.line_sigma))
+        if self.iso_sigma is not None:
+            put("iso_sigma", checks.steps("iso_sigma", self.iso_sigma, self.dim))
+        if self.line_sigma is not None:
+            put("line_sigma", checks.real("line_sigma", self.line_sigma))
         init_sigma = 1.0 if self.init_sigma is None else self.init_sigma
-        put("init_sigma", checks.real("init_sigma", init_sigma, positive=True))
+        put("init_sigma", checks.steps("init_sigma", init_sigma, self.dim, positive=True))
         put("minimize", checks.flag("minimize", self.minimize))
         checks.one_of("on_nan", self.on_nan, ("eliminate", "raise"))
+        checks.one_of("outside", self.outside, ("edge", "free"))
         if self.bounds is not None:
             put("bounds", checks.box("bounds", self.bounds, self.dim))
         if self.descriptor_bounds is not None:
@@ -74,6 +96,33 @@ class Settings:
         if not (self.rule_name == "me" and self.descriptor_bounds is not None):  # its cells wait for the dimensions
             self.resolved_rule(None)
 
+    @property
+    def is_paper(self) -> bool:
+        """Whether this is the paper's loop: its steps and sizes, descriptors as they are."""
+        return isinstance(self.variation, str) and self.variation == "paper"
+
+    def _check_variation(self) -> None:
+        if isinstance(self.variation, str) and self.variation not in VARIATIONS:
+            raise unknown("variation", self.variation, VARIATIONS)
+        if isinstance(self.variation, type) or not isinstance(self.variation, str | Variation):
+            raise InvalidInput(
+                f"variation must be one of {', '.join(map(repr, VARIATIONS))}, or an object with first(num) and "
+                f"children(key, population, box, start, batch_size), got {shown(self.variation)}."
+            )
+        if not isinstance(self.variation, str):
+            checks.traits(_name(self.variation), self.variation.first)
+        steps = [name for name in ("iso_sigma", "line_sigma") if getattr(self, name) is not None]
+        if self.reproduction is not None:
+            others = steps if isinstance(self.variation, str) else ["variation", *steps]
+            if others:
+                raise InvalidInput(f"reproduction takes the place of {' and '.join(others)}: leave one of them out.")
+        elif steps and not isinstance(self.variation, str):
+            raise InvalidInput(f"variation {_name(self.variation)} has its own steps: leave {' and '.join(steps)} out.")
+        elif self.is_paper:
+            for name, value in (("iso_sigma", ISO_SIGMA), ("line_sigma", LINE_SIGMA)):
+                if getattr(self, name) is None:
+                    object.__setattr__(self, name, value)
+
     def _check_reproduction(self) -> None:
         if self.reproduction is None:
             return
@@ -81,7 +130,7 @@ class Settings:
             raise InvalidInput(f"reproduction must be a function (key, x1, x2) -> x, got {shown(self.reproduction)}.")
         x = jax.ShapeDtypeStruct((self.dim,), jnp.float32)
         contract = "(key, x1 (dim,), x2 (dim,)) -> x (dim,)"
-        checks.function_of_arrays("reproduction", self.operator(), contract, x.shape, _A_KEY, x, x)
+        checks.function_of_arrays("reproduction", self._own_operator(), contract, x.shape, _A_KEY, x, x)
 
     def _checked_x0(self) -> np.ndarray:
         x0 = checks.float32(checks.numbers_array("x0", self.x0, "x0"))
@@ -89,18 +138,31 @@ class Settings:
             raise InvalidInput(f"x0 must have shape ({self.dim},) or (points, {self.dim}), got {x0.shape}.")
         if not np.isfinite(x0).all():
             raise InvalidInput("x0 must be finite.")
-        if x0.ndim == 2 and len(x0) > self.population_size:
-            raise InvalidInput(f"x0 has {len(x0)} points for a population of {self.population_size}: choose that many.")
-        if self.bounds is not None and not ((x0 >= self.bounds[0]) & (x0 <= self.bounds[1])).all():
-            raise InvalidInput("x0 must lie within the bounds; clip it first: np.clip(x0, low, high).")
+        if x0.ndim == 2:
+            checks.size("the number of points of x0", len(x0))
+        if self.bounds is None:
+            return x0
+        low, high = (np.broadcast_to(end, x0.shape) for end in self.bounds)
+        for where in np.argwhere((x0 < low) | (x0 > high))[:1]:
+            at = tuple(where.tolist())
+            raise InvalidInput(
+                f"x0 must lie within the bounds, but x0[{', '.join(map(str, at))}] is {x0[at]:g}, not between "
+                f"{low[at]:g} and {high[at]:g}; clip it first: np.clip(x0, low, high)."
+            )
         return x0
 
     def resolved_rule(self, descriptor_dim: int | None):
-        """The rule; MAP-Elites with bounds given as two numbers waits for the number of dimensions."""
-        return catalogue.resolve(
-            self.rule, population_size=self.population_size, batch_size=self.batch_size,
-            descriptor_bounds=self.descriptor_box(descriptor_dim), descriptor_dim=descriptor_dim,
+        """The rule; MAP-Elites with bounds given as two numbers waits for the number of dimensions.
+
+        Where that is known, it is the rule of a search: one of distances sees descriptors in units of their bounds or
+        spread, but in the paper's loop.
+        """
+        box = self.descriptor_box(descriptor_dim)
+        rule = catalogue.resolve(
+            self.rule, population_size=self.population_size, batch_size=self.batch_size, descriptor_bounds=box,
+            descriptor_dim=descriptor_dim,
         )  # fmt: skip
+        return rule if self.is_paper or descriptor_dim is None else scaled.in_units(rule, box, self.outside)
 
     def descriptor_box(self, descriptor_dim: int | None):
         """Both ends of the descriptor box, repeated over all dimensions if given as numbers."""
@@ -115,10 +177,14 @@ class Settings:
 
     def num_generations(self, num_evaluations) -> int:
         """Whole generations in a budget that also pays for the start population."""
-        if isinstance(num_evaluations, float) and num_evaluations.is_integer():
-            num_evaluations = int(num_evaluations)  # 1e6
-        budget = checks.whole("num_evaluations", num_evaluations, 1)
-        if budget < self.population_size + self.batch_size:
+        budget, num_given = checks.budget(num_evaluations), self.num_given_batches
+        needed = self.population_size + max(num_given, 1) * self.batch_size
+        if budget < needed and num_given:
+            raise InvalidInput(
+                f"num_evaluations={budget} does not pay for the {len(self.x0)} points of x0, evaluated in whole "
+                f"batches of {self.batch_size}; give at least {needed}, or fewer points."
+            )
+        if budget < needed:
             raise InvalidInput(
                 f"num_evaluations={budget} is less than the start population and one batch "
                 f"({self.population_size} + {self.batch_size}); give more, or a smaller population_size."
@@ -128,6 +194,13 @@ class Settings:
             raise InvalidInput(f"num_evaluations must be less than 2**31 batches, got {shown(num_evaluations)}.")
         return num
 
+    @property
+    def num_given_batches(self) -> int:
+        """Batches of those points of `x0` that the start population has no room for."""
+        if self.x0 is None or self.x0.ndim == 1:
+            return 0
+        return loop.num_given_batches(Start(self.x0), self.population_size, self.batch_size)
+
     def centroids(self, descriptor_dim: int):
         """Cells of the passive archive, the same for every rule."""
         if self.archive_cells is None:
@@ -135,12 +208,31 @@ class Settings:
         low, high = self.descriptor_box(descriptor_dim)
         return cvt.centroids(self.archive_cells, low, high, ARCHIVE_SEED)
 
-    def operator(self) -> Operator:
-        if self.reproduction is None:
-            return IsoLine.with_steps(self.iso_sigma, self.line_sigma)
+    def _own_operator(self) -> Operator:
         leaves = jax.tree.leaves(self.reproduction)
         plain = len(leaves) == 1 and leaves[0] is self.reproduction
         return FunctionOperator(self.reproduction) if plain else self.reproduction
+
+    def resolved_variation(self) -> Operator | Variation:
+        """What makes children. Steps that were given are relative to the bounds, or the start's scale without any; in
+        the paper's loop they are absolute, and it has a plain operator as ever."""
+        if self.reproduction is not None:
+            return self._own_operator() if self.is_paper else Pairs(self._own_operator())
+        if not isinstance(self.variation, str):
+            leaves = jax.tree.leaves(self.variation)
+            plain = len(leaves) == 1 and leaves[0] is self.variation
+            return OwnVariation(self.variation) if plain else self.variation
+        if self.is_paper:
+            return IsoLine(jnp.asarray(self.iso_sigma, jnp.float32), jnp.float32(self.line_sigma))
+        if self.iso_sigma is None and self.line_sigma is None:
+            bounds = self.descriptor_bounds
+            if bounds is not None:
+                bounds = tuple(jnp.asarray(end, jnp.float32) for end in bounds)
+            return Spread(bounds, self.outside == "edge")
+        iso, line = ISO_SIGMA if self.iso_sigma is None else self.iso_sigma, self.line_sigma
+        width = self.init_sigma if self.bounds is None else self.bounds[1] - self.bounds[0]
+        iso = np.broadcast_to(checks.float32(np.asarray(iso, np.float64) * width), (self.dim,))
+        return Pairs(IsoLine(jnp.asarray(iso), jnp.float32(LINE_SIGMA if line is None else line)))
 
     @property
     def sign(self) -> float:
@@ -152,7 +244,7 @@ class Settings:
         return None if self.qd_offset is None else jnp.float32(self.sign * self.qd_offset)
 
     def start(self) -> Start:
-        return Start(None if self.x0 is None else jnp.asarray(self.x0), jnp.float32(self.init_sigma))
+        return Start(None if self.x0 is None else jnp.asarray(self.x0), jnp.asarray(self.init_sigma, jnp.float32))
 
     def key(self):
         return jax.random.key(self.seed)[None]
@@ -165,6 +257,9 @@ class Settings:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         values["rule"] = values.pop("rule_name")
         values["reproduction"] = None if self.reproduction is None else _name(self.reproduction)
+        values["variation"] = self.variation if isinstance(self.variation, str) else _name(self.variation)
+        for name in ("iso_sigma", "init_sigma"):
+            values[name] = values[name].tolist() if isinstance(values[name], np.ndarray) else values[name]
         for name in ("bounds", "descriptor_bounds"):
             values[name] = None if values[name] is None else [_short(end) for end in values[name]]
         values["x0"] = None if self.x0 is None else self.x0.tolist()

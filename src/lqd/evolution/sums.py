@@ -1,0 +1,36 @@
+"""Arithmetic that is the same to the last bit in every program.
+
+Compilers keep more digits of a product that they add to something at once (FMA), and add in another order, in one
+program and not in another. A search on the host and a compiled one are two programs, and are to agree.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+
+def rounded(values: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The numbers as they would be stored; what is not finite is NaN.
+
+    Compilers do not look through a choice; an `optimization_barrier` is gone by then on a CPU.
+    """
+    return jnp.where(jnp.isfinite(values), values, jnp.nan)
+
+
+def total(values: Float[Array, "N n"]) -> Float[Array, " n"]:
+    """The sum over the first axis, by halves."""
+    while values.shape[0] > 1:
+        half = values.shape[0] // 2
+        values = jnp.concatenate([values[:half] + values[half : 2 * half], values[2 * half :]])
+    return values[0]
+
+
+def mean_of(values: Float[Array, "N n"], mask: Bool[Array, " N"]) -> Float[Array, " n"]:
+    """Of those that count."""
+    num = jnp.maximum(jnp.sum(mask.astype(values.dtype)), 1.0)
+    return rounded(total(rounded(jnp.where(mask[:, None], values, 0.0))) / num)
+
+
+def deviation(values: Float[Array, "N n"], mask: Bool[Array, " N"]) -> Float[Array, " n"]:
+    """The standard deviation of those that count."""
+    square = jnp.where(mask[:, None], values - mean_of(values, mask), 0.0) ** 2
+    return rounded(jnp.sqrt(mean_of(square, mask)))

@@ -1,0 +1,46 @@
+"""Descriptors that grow without end, where no bounds say what counts: noticed, and said once."""
+
+import warnings
+
+import numpy as np
+
+from lqd import checks
+from lqd.evolution.loop import State
+from lqd.rules.protocol import Rule
+from lqd.rules.scaled import HIGHEST, LOWEST, BySpread
+from lqd.search.same_task import Answers
+
+
+class Growth:
+    """Looks at a search from time to time: when its generation has passed a power of two, so that it costs nothing."""
+
+    def __init__(self) -> None:
+        self._looked = 0  # digits of the last generation that was looked at
+        self._has_warned = False
+
+    def look(self, rule: Rule, state: State, first: Answers | None) -> None:
+        """One warning, if what came of the `first` solutions was nothing beside the descriptors of now.
+
+        Only for a rule that takes its units from those present: others see bounds, or do not go by distances.
+        """
+        if self._has_warned or first is None or not isinstance(rule, BySpread):
+            return
+        digits = int(state.generation).bit_length()
+        if digits == self._looked:
+            return
+        self._looked = digits
+        population = state.population
+        before = _spread(first.descriptor, np.isfinite(first.fitness))
+        now = _spread(np.asarray(population.descriptor[0]), np.asarray(population.fitness[0]) > -np.inf)
+        if warning := checks.grown_descriptors(before, now):
+            self._has_warned = True
+            warnings.warn(warning, stacklevel=2)
+
+
+def _spread(descriptor: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """Between the same shares as the rule's units, by dimension."""
+    values = descriptor[present & np.isfinite(descriptor).all(axis=1)].astype(np.float64)
+    if not len(values):
+        return np.zeros(descriptor.shape[1])
+    low, high = np.quantile(values, (LOWEST, HIGHEST), axis=0)
+    return high - low
