@@ -10,7 +10,7 @@ from lqd.evolution.memory import KNOWN, SIZE, Memory
 from lqd.types import Population
 
 RNG = np.random.default_rng(0)
-APART = np.array([[0.6, 0.1], [0.6, 0.4], [0.1, 0.6], [0.4, 0.6]])
+HOLE = np.array([[0.4, 0.4], [0.6, 0.4], [0.4, 0.6], [0.6, 0.6]])
 
 
 def one_task(dim=2, descriptor_dim=2) -> Memory:
@@ -92,12 +92,13 @@ def chosen(remembered, candidates, num, bounds=None, seed=0):
 
 
 def test_where_nobody_was_is_chosen_first_and_nobody_twice():
-    crowd = RNG.uniform(0, 0.5, size=(200, 2))
-    candidates = jnp.asarray(np.concatenate([RNG.uniform(0, 0.5, size=(60, 2)), APART]))
+    places = RNG.uniform(0, 1, size=(400, 2))
+    crowd = places[np.abs(places - 0.5).max(axis=1) > 0.25]  # around a hole
+    candidates = jnp.asarray(np.concatenate([crowd[-60:] + 1e-3, HOLE]), jnp.float32)
     bounds = (jnp.zeros(2), jnp.ones(2))
-    picks = chosen(remembering(crowd, np.zeros(200)), candidates.astype(jnp.float32), 32, bounds)
+    picks = chosen(remembering(crowd[:200], np.zeros(200)), candidates, 32, bounds)
     assert len(set(picks.tolist())) == 32
-    assert {60, 61, 62, 63} <= set(picks[:12].tolist())
+    assert {60, 61, 62, 63} <= set(picks[:8].tolist())
 
 
 def test_of_equally_new_ones_the_fitter_are_preferred():
