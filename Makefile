@@ -81,7 +81,7 @@ test-robots: build/robots/.ready ## the tests that need brax, in an environment 
 	$(call TESTED_WITH,robots) tests/tasks/test_brax.py tests/bench/test_again.py
 
 test-qdax: build/qdax/.ready ## the tests that need QDax, in an environment of their own
-	$(call TESTED_WITH,qdax) tests/integrations/test_qdax.py
+	$(call TESTED_WITH,qdax) tests/integrations/test_qdax.py tests/integrations/test_qdax_emitter.py
 	$(call TESTED_WITH,qdax) --as-users tests/golden tests/test_readme.py -k qdax
 
 $(VENV)/.docs: $(VENV)/.core

@@ -32,8 +32,12 @@ from lqd.types import Population
 try:
     from qdax.core.containers.mapelites_repertoire import MapElitesRepertoire
     from qdax.core.emitters.repertoire_selectors.selector import Selector
+
+    from lqd.integrations.qdax_emitter import LQDEmitter
 except ImportError as error:
     raise InvalidInput(f"LQDRepertoire needs QDax 0.5 or newer ({error}): pip install 'lqd[qdax]'.") from error
+
+__all__ = ["LQDEmitter", "LQDRepertoire"]
 
 
 class LQDRepertoire(MapElitesRepertoire):

@@ -33,8 +33,12 @@ from lqd.types import Population
 
 try:
     from ribs.archives import ArchiveBase, ArchiveStats, ArrayStore
+
+    from lqd.integrations.ribs_emitter import LQDEmitter
 except ImportError as error:
     raise InvalidInput(f"LQDArchive needs pyribs ({error}): pip install 'lqd[ribs]'.") from error
+
+__all__ = ["LQDArchive", "LQDEmitter"]
 
 SMALLEST_BATCH = 32
 OWN_FIELDS = ("solution", "objective", "measures", "index")
