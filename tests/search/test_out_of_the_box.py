@@ -69,7 +69,12 @@ def qd_score(seed: int, units=1.0, descriptor_units=1.0) -> float:
         return fitness, descriptor * out
 
     lqd.optimize(
-        evaluate, dim=DIM, bounds=(np.zeros(DIM), scale), descriptor_bounds=([0, 0], out), num_evaluations=600, seed=seed
+        evaluate,
+        dim=DIM,
+        bounds=(np.zeros(DIM), scale),
+        descriptor_bounds=([0, 0], out),
+        num_evaluations=600,
+        seed=seed,
     )
     return float(np.maximum(best + 6, 0).sum())
 
