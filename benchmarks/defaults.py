@@ -312,7 +312,7 @@ def piece(out: pathlib.Path, name: str, algorithm: str, budget: int, seeds: int,
     from lqd.io import manifest
     from lqd.io.files import write_bytes
 
-    path = out / f"{name.replace(' ', '-').replace(',', '')}-{budget}-{algorithm}.json"
+    path = path_of(out, name, budget, algorithm)
     about = {"problem": name, "algorithm": algorithm, "evaluations": budget, "arguments": arguments}
     kept: list[dict[str, float]] = []
     if path.exists():
@@ -329,6 +329,20 @@ def piece(out: pathlib.Path, name: str, algorithm: str, budget: int, seeds: int,
 # What came out
 
 
+def path_of(out: pathlib.Path, name: str, budget: int, algorithm: str) -> pathlib.Path:
+    return out / f"{name.replace(' ', '-').replace(',', '')}-{budget}-{algorithm}.json"
+
+
+def means(out: pathlib.Path, name: str, budget: int, algorithms: Iterable[str], of: Callable) -> dict[str, float]:
+    """Of each algorithm that was run: the mean over its seeds."""
+    found = {}
+    for algorithm in algorithms:
+        path = path_of(out, name, budget, algorithm)
+        if path.exists():
+            found[algorithm] = float(np.mean([of(run) for run in json.loads(path.read_text())["runs"]]))
+    return found
+
+
 def table(out: pathlib.Path, names: Iterable[str], budgets: Iterable[int], algorithm: str) -> str:
     """QD scores and their ratio to the best opponent's; Markdown."""
     lines = [f"| problem | evaluations | {algorithm} | " + " | ".join(OPPONENTS) + " | ratio to the best | to random |"]
@@ -336,20 +350,15 @@ def table(out: pathlib.Path, names: Iterable[str], budgets: Iterable[int], algor
     ratios, floors = [], []
     for name in names:
         for budget in budgets:
-            path = out / f"{name.replace(' ', '-').replace(',', '')}-{budget}-{{}}.json"
-            means = {}
-            for other in (algorithm, *OPPONENTS):
-                one = pathlib.Path(str(path).format(other))
-                if one.exists():
-                    means[other] = np.mean([run["qd_score"] for run in json.loads(one.read_text())["runs"]])
-            if algorithm not in means or len(means) < 3:
+            found = means(out, name, budget, (algorithm, *OPPONENTS), lambda run: run["qd_score"])
+            if algorithm not in found or len(found) < 3:
                 continue
-            rivals = {other: means[other] for other in OPPONENTS if other in means}
-            ratio = means[algorithm] / max(rivals.values())
-            below = means[algorithm] / rivals["random"] if "random" in rivals else np.nan
+            rivals = {other: found[other] for other in OPPONENTS if other in found}
+            ratio = found[algorithm] / max(rivals.values())
+            below = found[algorithm] / rivals["random"] if "random" in rivals else np.nan
             ratios.append(ratio)
             floors.append(below)
-            cells = [f"{means[other]:.1f}" if other in means else "" for other in (algorithm, *OPPONENTS)]
+            cells = [f"{found[other]:.1f}" if other in found else "" for other in (algorithm, *OPPONENTS)]
             lines.append(f"| {name} | {budget:,} | " + " | ".join(cells) + f" | {ratio:.2f} | {below:.2f} |")
     if ratios:
         lines.append("")
@@ -359,6 +368,27 @@ def table(out: pathlib.Path, names: Iterable[str], budgets: Iterable[int], algor
             f"{np.nanmin(floors):.2f}."
         )
     return "\n".join(lines)
+
+
+def fitness_table(out: pathlib.Path, names: Iterable[str], budgets: Iterable[int], algorithm: str) -> str:
+    """How far the best solution is from the floor (0) to the ceiling (1), also CMA-ES's; Markdown."""
+    everybody = (algorithm, *OPPONENTS, *FITNESS_ALONE)
+    lines = ["| problem | evaluations | " + " | ".join(everybody) + " |", "| --- " * (len(everybody) + 2) + "|"]
+    best = {other: [] for other in everybody if other != algorithm}
+    for name in names:
+        worth = every_problem()[name].worth
+        for budget in budgets:
+            found = means(out, name, budget, everybody, lambda run, worth=worth: float(worth(np.array(run["best"]))))
+            if algorithm not in found:
+                continue
+            for other in found.keys() & best.keys():
+                best[other].append(found[algorithm] > found[other])
+            cells = [f"{found[other]:.4f}" if other in found else "" for other in everybody]
+            lines.append(f"| {name} | {budget:,} | " + " | ".join(cells) + " |")
+    ahead = [f"{other} {np.mean(wins):.0%}" for other, wins in best.items() if wins]
+    return "\n".join(
+        [*lines, "", f"Best solution fitter than that of {', '.join(ahead)} of the time." if ahead else ""]
+    )
 
 
 def main() -> None:
@@ -395,7 +425,10 @@ def main() -> None:
         for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
             print(f"{time.perf_counter() - begun:6.0f} s, {done} of {len(futures)}: {future.result()}", flush=True)
     for algorithm in (*(name for name in given.algorithms if name == "lqd"), *chosen):
-        print(f"\n### {algorithm}\n\n{table(given.out, names, sorted(given.evaluations), algorithm)}")
+        what = (given.out, names, sorted(given.evaluations), algorithm)
+        print(
+            f"\n### {algorithm}: QD score\n\n{table(*what)}\n\n### {algorithm}: best fitness\n\n{fitness_table(*what)}"
+        )
 
 
 if __name__ == "__main__":

@@ -150,17 +150,14 @@ def generalisation() -> str:
     titles |= {"(fitted box)": "fitter_than_me-fitted"}
     titles |= {"novelty / NS's": "novelty_of_ns", "/ MAP-Elites's": "novelty_of_me"}
     titles |= {"/ its (fitted box)": "novelty_of_me-fitted", "QD score / DNS's": "qd_of_dns"}
-    titles = {title: name for title, name in titles.items() if name in found[0]}  # old results have one box
     rows = []
     for rule in dict.fromkeys(row["rule"] for row in found):
         far = [row for row in found if row["rule"] == rule and row["setting"] != "as trained"]
         ends = [[of(far, key=operator.itemgetter(name)) for of in (min, max)] for name in titles.values()]
         cells = [" to ".join(cell(row, name) for row in pair) for name, pair in zip(titles.values(), ends, strict=True)]
         rows.append([f"`{rule}`", *cells])
-    text = table(["rule", *titles], rows)
-    if any(f"{name}_interval" in found[0] for name in titles.values()):
-        text += "\n\nIn brackets, intervals by resampling seeds, which with 95 % hold for all settings together."
-    return text
+    said = "In brackets, intervals by resampling seeds, which with 95 % hold for all settings together."
+    return f"{table(['rule', *titles], rows)}\n\n{said}"
 
 
 TABLES = {

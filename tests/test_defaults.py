@@ -1,5 +1,6 @@
 """Strangers' problems: the two halves share nothing, every problem is what it says, and the archive counts right."""
 
+import json
 import pathlib
 import sys
 
@@ -78,3 +79,17 @@ def test_the_archive_counts_the_best_of_each_cell_within_the_budget():
     assert scores["coverage"] == 4 / 50**2
     worth = problem.worth(problem.function(np.array([[3.0, 2.0], [-9.0, 0.0], [0.0, 0.0], [1.0, 1.0]]))[0])
     assert scores["qd_score"] == pytest.approx(worth.sum())
+
+
+def test_tables_compare_with_the_best_opponent(tmp_path):
+    def write(algorithm, qd_score, best):
+        runs = [{"qd_score": qd_score, "best": best}, {"qd_score": qd_score + 2, "best": best}]
+        defaults.path_of(tmp_path, "himmelblau", 2000, algorithm).write_text(json.dumps({"runs": runs}))
+
+    for algorithm, values in {"lqd": (11, -1), "cma-me": (7, -2), "random": (5, -50), "cma-es": (900, 0)}.items():
+        write(algorithm, *values)
+    found = defaults.table(tmp_path, ["himmelblau"], [2000, 20_000], "lqd")
+    assert "| himmelblau | 2,000 | 12.0 | 8.0 |  |  |  | 6.0 | 1.50 | 2.00 |" in found
+    assert "Ahead of the best opponent on 100% of 1" in found
+    fitness = defaults.fitness_table(tmp_path, ["himmelblau"], [2000], "lqd")
+    assert "fitter than that of cma-me 100%, random 100%, cma-es 0% of the time" in fitness

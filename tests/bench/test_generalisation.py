@@ -57,7 +57,8 @@ def test_intervals_hold_for_all_settings_together():
     assert np.mean(misled) < 0.25
     row = tables[0][0]
     assert generalisation.cell(row, "fitter_than_ga").count(" to ") == 1
-    assert generalisation.cell({"qd_of_dns": 1.234}, "qd_of_dns") == "1.23"
+    row = {"qd_of_dns": 1.234, "qd_of_dns_interval": [0.5, 2.0]}
+    assert generalisation.cell(row, "qd_of_dns") == "1.23 (0.5 to 2)"
 
 
 def test_descriptors_of_another_dimension_are_measured(tmp_path):

@@ -37,13 +37,15 @@ def test_before_the_memory_is_full_what_is_not_there_is_not_known():
     x = jnp.ones((4, 2))
     remembered = one_task().insert(x, jnp.ones(4), x, jnp.int32(3))
     is_known, _ = remembered.known()
-    assert int(is_known.sum()) == 3 and int(remembered.filled.sum()) == 3
+    assert int(is_known.sum()) == 3
+    assert int(remembered.filled.sum()) == 3
 
 
 def test_a_failure_is_remembered_without_its_descriptor():
     x = jnp.ones((2, 2))
     remembered = one_task().insert(x, jnp.array([-jnp.inf, 1.0]), jnp.array([[jnp.nan, 1.0], [2.0, 3.0]]), jnp.int32(2))
-    assert int(remembered.num) == 2 and int(remembered.filled.sum()) == 1
+    assert int(remembered.num) == 2
+    assert int(remembered.filled.sum()) == 1
     assert np.isfinite(remembered.descriptor).all()
 
 

@@ -110,12 +110,13 @@ COLUMNS = {
 
 
 def cell(row: dict[str, Any], name: str) -> str:
-    value, bounds = row[name], row.get(f"{name}_interval")  # there are files from before there were intervals
+    value = row[name]
     if name.startswith("num"):
         return f"{value:.0f}"
+    low, high = row[f"{name}_interval"]
     if name.startswith("fitter"):
-        return f"{100 * value:.0f} %" + (f" ({100 * bounds[0]:.0f} to {100 * bounds[1]:.0f})" if bounds else "")
-    return f"{value:.3g}" + (f" ({bounds[0]:.3g} to {bounds[1]:.3g})" if bounds else "")
+        return f"{100 * value:.0f} % ({100 * low:.0f} to {100 * high:.0f})"
+    return f"{value:.3g} ({low:.3g} to {high:.3g})"
 
 
 def markdown(content: dict[str, Any]) -> str:
