@@ -10,7 +10,15 @@ import lqd
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("default")  # Dask's own
-GIVEN = {"dim": 3, "bounds": (-1, 1), "population_size": 8, "batch_size": 4, "num_evaluations": 20, "rule": "ga"}
+GIVEN = {
+    "dim": 3,
+    "bounds": (-1, 1),
+    "population_size": 8,
+    "batch_size": 4,
+    "num_evaluations": 20,
+    "rule": "ga",
+    "variation": "paper",
+}
 
 
 @pytest.fixture(scope="module")

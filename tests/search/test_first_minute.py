@@ -14,7 +14,7 @@ from lqd import checks
 from lqd.errors import InvalidInput
 from lqd.io import terminal
 
-SMALL = {"population_size": 8, "batch_size": 4, "num_evaluations": 24, "rule": "ga"}
+SMALL = {"population_size": 8, "batch_size": 4, "num_evaluations": 24, "rule": "ga", "variation": "paper"}
 
 
 def of_many(x):

@@ -12,7 +12,15 @@ import lqd
 from lqd.io import files
 from lqd.types import pytree
 
-GIVEN = {"dim": 3, "bounds": (-1, 1), "population_size": 12, "batch_size": 6, "num_evaluations": 24, "rule": "ga"}
+GIVEN = {
+    "dim": 3,
+    "bounds": (-1, 1),
+    "population_size": 12,
+    "batch_size": 6,
+    "num_evaluations": 24,
+    "rule": "ga",
+    "variation": "paper",
+}
 LONGER = GIVEN | {"num_evaluations": 36}
 
 

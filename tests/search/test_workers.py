@@ -18,7 +18,15 @@ import lqd
 from lqd.io.lock import locked
 from lqd.search import host, workers
 
-GIVEN = {"dim": 3, "bounds": (-1, 1), "population_size": 12, "batch_size": 6, "num_evaluations": 36, "rule": "ga"}
+GIVEN = {
+    "dim": 3,
+    "bounds": (-1, 1),
+    "population_size": 12,
+    "batch_size": 6,
+    "num_evaluations": 36,
+    "rule": "ga",
+    "variation": "paper",
+}
 
 
 @pytest.fixture(scope="module")
