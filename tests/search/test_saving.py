@@ -19,7 +19,7 @@ from lqd.search import saving
 from lqd.tasks.bbob import instances
 
 GIVEN = {"dim": 3, "bounds": (-1, 1), "population_size": 16, "batch_size": 8, "archive_cells": 5}
-GIVEN |= {"descriptor_bounds": ([-1, -1], [1, 1]), "rule": "dns", "num_evaluations": 16 + 8 * 20}
+GIVEN |= {"descriptor_bounds": ([-1, -1], [1, 1]), "rule": "dns", "iso_sigma": 0.3, "num_evaluations": 16 + 8 * 20}
 
 
 def evaluate(x):
