@@ -45,7 +45,7 @@ def test_steady_state(executor):
     assert os.getpid() not in result.extras["pid"]
 
 
-@pytest.mark.parametrize("function", [functions.deadly, functions.exits])
+@pytest.mark.parametrize("function", [pytest.param(functions.deadly, marks=pytest.mark.long), functions.exits])
 def test_who_kills_its_worker_fails_and_the_others_go_on(executor, function):
     x0 = np.linspace(-0.5, 0.5, 24).reshape(8, 3)
     x0[2, 0] = 1.0
