@@ -333,6 +333,22 @@ def test_steps_of_the_same_traits_can_change(tmp_path):
     assert (result.num_evaluations, result.info["variation"]) == (N + 8 * B, "Spread")
 
 
+@pytree
+class Forgetful(Spread):
+    """The default without its memory."""
+
+    uses_memory = False
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_run_without_a_memory_goes_on_with_an_empty_one(tmp_path, backend):
+    given = SMALL | {"checkpoint": tmp_path, "backend": backend}
+    lqd.optimize(cone, **given, variation=Forgetful(), num_evaluations=N + 2 * B)
+    result = lqd.optimize(cone, **given, resume=True, num_evaluations=N + 4 * B)
+    assert result.num_evaluations == N + 4 * B
+    assert Saved(tmp_path / "state.safetensors").arrays["state.memory.num"].tolist() == [2 * B]
+
+
 # --- sizes
 
 

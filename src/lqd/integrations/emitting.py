@@ -20,7 +20,8 @@ BATCH_SIZE = 32
 
 def no_memory(dim: int, descriptor_dim: int) -> Memory:
     """Of solutions of such size, none so far."""
-    like = Population(jnp.zeros((1, 1, dim)), jnp.zeros((1, 1)), jnp.zeros((1, 1, descriptor_dim)))
+    x, fitness, descriptor = (jnp.zeros((1, 1, *shape), jnp.float32) for shape in ((dim,), (), (descriptor_dim,)))
+    like = Population(x, fitness, descriptor)
     return jax.tree.map(lambda leaf: leaf[0], memory.empty(like))
 
 
@@ -47,9 +48,8 @@ def children(
     known: Memory,
 ) -> Float[Array, "B n"]:
     """Of the first `num` of `x`; the start where there are none."""
-    fitness = jnp.where(jnp.arange(len(x)) < num, 0.0, -jnp.inf).astype(
-        jnp.float32
-    )  # all that is asked is who is there
+    is_there = jnp.arange(len(x)) < num
+    fitness = jnp.where(is_there, 0.0, -jnp.inf).astype(jnp.float32)
     elites = Population(x, fitness, jnp.zeros((len(x), known.descriptor.shape[1]), jnp.float32))
     return jax.lax.cond(
         num > 0,

@@ -1,6 +1,7 @@
 """What a search goes on from: one file with settings, rule, state and history, and the folder that it lies in."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -13,6 +14,7 @@ import numpy as np
 
 from lqd import checks
 from lqd.errors import InvalidInput, Unreadable, shown
+from lqd.evolution import memory
 from lqd.evolution.driver import Rows
 from lqd.evolution.loop import State, measure
 from lqd.evolution.variation import first_traits
@@ -70,11 +72,11 @@ class Saved:
         arrays = self.under("state.")
         if like.population.traits is None:
             arrays.pop(TRAITS, None)
-        remembered = under("memory.", arrays)
         if like.memory is None:
             arrays = {name: value for name, value in arrays.items() if not name.startswith("memory.")}
-        elif not remembered:
-            arrays |= files.flatten({"memory": like.memory})
+        elif not under("memory.", arrays):
+            nothing = dataclasses.replace(like, memory=memory.empty(like.population))
+            arrays |= {name: np.asarray(leaf) for name, leaf in leaves(nothing).items() if name.startswith("memory.")}
         return restored(like, arrays, self.path)
 
     def rule(self) -> Any:
