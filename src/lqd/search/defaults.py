@@ -13,7 +13,7 @@ ASK_TELL: Sizes = (128, 32)  # whose budget is not known
 BY_BUDGET: tuple[tuple[float, Sizes], ...] = (  # below so many evaluations
     (10_000, (64, 16)),
     (100_000, (128, 32)),
-    (float("inf"), (256, 64)),
+    (float("inf"), (512, 128)),
 )
 RATIO = 4  # of one size to the other, where one is given
 
