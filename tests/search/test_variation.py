@@ -232,6 +232,26 @@ def test_what_is_out_is_bounded():
     assert out.arrays() == {}
 
 
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1), [1, 4, 0, 5, 2, 3]])
+@pytest.mark.parametrize("by", [1, 2, 3, 6])
+def test_each_gets_its_own_traits_in_whatever_order_and_pieces_it_comes_back(order, by):
+    rows = np.arange(12, dtype=np.float32).reshape(6, 2)
+    out = outstanding.Outstanding(np.float32([7.0]))
+    out.add(rows[:3], rows[:3, :1])
+    out.add(rows[3:], rows[3:, :1])
+    told = rows[order]
+    found = [out.settle(told[i : i + by]) for i in range(0, 6, by)]
+    np.testing.assert_array_equal(np.concatenate(found), told[:, :1])
+    assert out.arrays() == {}
+
+
+def test_equal_pieces_are_told_apart_by_their_age():
+    x, out = np.zeros((2, 2), np.float32), outstanding.Outstanding(np.float32([7.0]))
+    for i in range(2):
+        out.add(x, np.full((2, 1), i, np.float32))
+    assert [out.settle(x)[:, 0].tolist() for _ in range(3)] == [[0, 0], [1, 1], [7, 7]]
+
+
 def test_own_variation_has_to_be_given_again(tmp_path):
     search = go_on(lqd.AskTell(**SMALL | {"variation": Marked()}), N // B + 2)
     path = search.save(tmp_path / "search")

@@ -369,7 +369,16 @@ def measure(state: State, qd_offset=None) -> dict[str, Float[Array, " K"]]:
     return row
 
 
+def absorb_and_measure(is_row: Bool[Array, ""], qd_offset, *newcomers) -> tuple[State, dict[str, Float[Array, " K"]]]:
+    """`absorb`, and what a history row says of the outcome; zeros unless `is_row`. For a host: one call, not two."""
+    state = absorb(*newcomers)
+    row = jax.eval_shape(measure, state, qd_offset)
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), row)
+    return state, jax.lax.cond(is_row, lambda: measure(state, qd_offset), lambda: zeros)
+
+
 jit_children = jax.jit(children, static_argnames=("batch_size",))
 jit_absorb = jax.jit(absorb)
+jit_absorb_and_measure = jax.jit(absorb_and_measure)
 jit_measure = jax.jit(measure)
 jit_start_points = jax.jit(start_points, static_argnames=("num", "dim"))

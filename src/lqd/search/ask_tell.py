@@ -83,7 +83,7 @@ class AskTell:
         s = self._settings
         self._lock = threading.RLock()
         self._box, self._variation = s.box(), s.resolved_variation()
-        self._start = s.start()
+        self._start, self._offset = s.start(), s.offset()
         num_points = s.population_size + s.num_given_batches * s.batch_size
         points = loop.jit_start_points(s.key(), num_points, s.dim, self._box, self._start)
         self._points = np.asarray(points[0])
@@ -92,6 +92,7 @@ class AskTell:
         self._num_start_asked = 0  # start points handed out
         self._num_asks = s.num_given_batches  # batches of offspring, as a compiled loop counts them
         self._num_told = 0
+        self._generation = 0  # as the state has it; read from there, it would have to be waited for
         self.num_failed = 0  # of those told, how many could not be evaluated
         self._rows: list[Rows] = []
         self._begun = time.perf_counter()
@@ -146,7 +147,7 @@ class AskTell:
     @property
     def generation(self) -> int:
         """Batches that have competed so far."""
-        return 0 if self._state is None else int(self._told.generation)
+        return self._generation
 
     @property
     def can_ask(self) -> bool:
@@ -180,11 +181,11 @@ class AskTell:
                 "ask: all start points are handed out and nothing was told yet; tell some results first."
             )
         bred = loop.jit_children(
-            self._told, jnp.int32(self._num_asks), self._variation, self._box, s.batch_size, self._start
+            self._told, np.int32(self._num_asks), self._variation, self._box, s.batch_size, self._start
         )
-        x = self._finite(np.array(bred.x[0, :num]))
+        x = self._finite(np.array(np.asarray(bred.x)[0, :num]))
         self._num_asks += 1
-        return x, None if bred.traits is None else np.asarray(bred.traits[0, :num])
+        return x, None if bred.traits is None else np.asarray(bred.traits)[0, :num]
 
     def _finite(self, x: np.ndarray) -> np.ndarray:
         if not np.isfinite(x).all():
@@ -230,9 +231,10 @@ class AskTell:
         parts = (x, fitness, descriptor, rows, self._outstanding.settle(x))
         for first in range(0, len(x), s.batch_size):
             new += self._absorb(*(part[first : first + s.batch_size] for part in parts))
-        self._extras.keep(self._living())
+        if self._extras.names:
+            self._extras.keep(self._living())
         self.num_failed += num_failed
-        self._growth.look(self._rule, self._told, self.first)
+        self._growth.look(self._rule, self._told.population, self._generation, self.first)
         return new
 
     def _checked_fitness(self, x, fitness, descriptor) -> np.ndarray:
@@ -273,26 +275,28 @@ class AskTell:
             return first + second
 
         def padded(values, fill):
+            """A copy: the caller's array may change before the program reads it."""
             full = np.full((1, s.batch_size, *values.shape[1:]), fill, values.dtype)
             full[0, : len(values)] = values
-            return jnp.asarray(full)
+            return full
 
         evaluation = Evaluation(padded(fitness, -np.inf), padded(descriptor, 0.0), {"row": padded(rows, -1)})
         competing = self._num_told >= s.population_size
-        counter = self._told.generation if competing else jnp.int32(-1)
-        self._state = loop.jit_absorb(
-            self._told, counter, self._rule, padded(x, 0.0), evaluation, jnp.asarray(competing),
-            None if self._first_traits is None else padded(traits, 0.0), jnp.int32(len(x)),
+        counter = self._told.generation if competing else np.int32(-1)
+        generation = self._generation + competing
+        is_row = self._num_told + len(x) >= s.population_size and generation % driver.rows_every(s.population_size) == 0
+        self._state, measured = loop.jit_absorb_and_measure(
+            is_row, self._offset, self._told, counter, self._rule, padded(x, 0.0), evaluation, competing,
+            None if self._first_traits is None else padded(traits, 0.0), np.int32(len(x)),
         )  # fmt: skip
-        self._num_told += len(x)
-        if self._num_told < s.population_size or self.generation % driver.rows_every(s.population_size):
+        self._num_told, self._generation = self._num_told + len(x), generation
+        if not is_row:
             return []
-        row = self._row()
+        row = self._row(measured)
         driver.append(self._rows, row)
         return [row]
 
-    def _row(self) -> Rows:
-        measured = loop.jit_measure(self._told, self._settings.offset())
+    def _row(self, measured) -> Rows:
         measures = {name: np.array(value)[None] for name, value in measured.items()}  # copies: JAX keeps much more
         now = time.perf_counter() - self._begun
         return Rows(np.array([self.generation]), np.array([self._num_told]), np.array([now]), measures)
@@ -313,7 +317,7 @@ class AskTell:
         s = self._settings
         rows = self._rows
         if not rows or rows[-1].generation[-1] != self.generation:
-            rows = [*rows, self._row()]
+            rows = [*rows, self._row(loop.jit_measure(self._told, self._offset))]
         return make_result(
             self._told, Rows.join(rows), minimize=s.minimize, stopped_by=stopped_by, info=s.info(),
             extras={name: self._extras.of(numbers) for name, numbers in self._living().items()},
@@ -389,6 +393,7 @@ class AskTell:
             self._prepare(saved.arrays["state.population.descriptor"].shape[-1])
             self._extras.names = description["extras"]
             self._state = saved.state(self._told)
+            self._generation = int(self._state.generation)
             self._extras.restore(saved.under("extras."), next_row)
             rows = saved.rows(self._told, self._settings.offset())
             self._rows = [] if rows is None else [rows]

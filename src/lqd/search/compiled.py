@@ -116,7 +116,7 @@ def _run(
         try:
             if before is None and first is None:  # this is the start
                 first = first_answers(states[0])
-            growth.look(search.rule, states[0], first)
+            growth.look(search.rule, states[0].population, int(states[0].generation), first)
             if bar is not None:
                 bar.show(int(history[-1].num_evaluations[-1]), history[-1:])
             if told_to_stop(callback, history[-1:], settings.sign):

@@ -5,10 +5,10 @@ import warnings
 import numpy as np
 
 from lqd import checks
-from lqd.evolution.loop import State
 from lqd.rules.protocol import Rule
 from lqd.rules.scaled import HIGHEST, LOWEST, BySpread
 from lqd.search.same_task import Answers
+from lqd.types import Population
 
 
 class Growth:
@@ -18,18 +18,17 @@ class Growth:
         self._looked = 0  # digits of the last generation that was looked at
         self._has_warned = False
 
-    def look(self, rule: Rule, state: State, first: Answers | None) -> None:
+    def look(self, rule: Rule, population: Population, generation: int, first: Answers | None) -> None:
         """One warning, if what came of the `first` solutions was nothing beside the descriptors of now.
 
         Only for a rule that takes its units from those present: others see bounds, or do not go by distances.
         """
         if self._has_warned or first is None or not isinstance(rule, BySpread):
             return
-        digits = int(state.generation).bit_length()
+        digits = generation.bit_length()
         if digits == self._looked:
             return
         self._looked = digits
-        population = state.population
         before = _spread(first.descriptor, np.isfinite(first.fitness))
         now = _spread(np.asarray(population.descriptor[0]), np.asarray(population.fitness[0]) > -np.inf)
         if warning := checks.grown_descriptors(before, now):

@@ -20,12 +20,24 @@ class Row(NamedTuple):
     traits: np.ndarray
 
 
+class Piece(NamedTuple):
+    """Rows that were asked for together."""
+
+    number: int
+    x: np.ndarray
+    traits: np.ndarray
+
+
 class Outstanding:
-    """Rows in the order in which they were asked for; `first` (T,) are the traits of whoever was not."""
+    """Rows in the order in which they were asked for; `first` (T,) are the traits of whoever was not.
+
+    A piece that comes back as it went out, which is the usual thing, is never looked at row by row.
+    """
 
     def __init__(self, first: np.ndarray | None = None, limit: int = LIMIT) -> None:
         self._first = np.zeros(0, np.float32) if first is None else first
         self._limit = limit
+        self._whole: dict[bytes, Piece] = {}  # the newest pieces, none of it told; those before are in rows
         self._rows: OrderedDict[int, Row] = OrderedDict()  # by number
         self._numbers: dict[bytes, list[int]] = {}  # of all rows that are equal
         self._to_ask: deque[int] = deque()  # known from a file: asked for again before anything new
@@ -33,14 +45,28 @@ class Outstanding:
 
     def add(self, x: np.ndarray, traits: np.ndarray | None = None) -> None:
         """One more piece (num, dim), on its way from now on; by default with the first traits."""
-        traits = self._of_nobody(len(x)) if traits is None else traits
-        for row, its in zip(np.array(x, np.float32), np.array(traits, np.float32), strict=True):
-            self._rows[self._num] = Row(self._num_pieces, row, its)
-            self._numbers.setdefault(row.tobytes(), []).append(self._num)
-            self._num += 1
+        x = np.array(x, np.float32)
+        traits = self._of_nobody(len(x)) if traits is None else np.array(traits, np.float32)
+        by_row = bool(self._rows) or x.tobytes() in self._whole
+        if by_row:  # so that of equals the oldest counts
+            self._take_apart()
+        self._whole[x.tobytes()] = Piece(self._num_pieces, x, traits)
         self._num_pieces += 1
-        while len(self._rows) > self._limit:
-            self._drop(next(iter(self._rows)))
+        if by_row:
+            self._take_apart()
+        if len(self._rows) + sum(len(piece.x) for piece in self._whole.values()) > self._limit:
+            self._take_apart()
+            while len(self._rows) > self._limit:
+                self._drop(next(iter(self._rows)))
+
+    def _take_apart(self) -> None:
+        """All pieces as rows."""
+        for number, x, traits in self._whole.values():
+            for row, its in zip(x, traits, strict=True):
+                self._rows[self._num] = Row(number, row, its)
+                self._numbers.setdefault(row.tobytes(), []).append(self._num)
+                self._num += 1
+        self._whole.clear()
 
     def settle(self, x: np.ndarray) -> np.ndarray:
         """These were told; returns their traits (num, T).
@@ -48,6 +74,9 @@ class Outstanding:
         One that equals none was changed on its way, or never asked for. It counts for the oldest, and has the first
         traits.
         """
+        if piece := self._whole.pop(x.tobytes(), None):
+            return piece.traits
+        self._take_apart()
         traits, num_changed = self._of_nobody(len(x)), 0
         for i, row in enumerate(x):
             if numbers := self._numbers.get(row.tobytes()):
@@ -87,6 +116,7 @@ class Outstanding:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """For a file; traits only where there are any."""
+        self._take_apart()
         if not self._rows:
             return {}
         pieces, x, traits = zip(*self._rows.values(), strict=True)
@@ -112,4 +142,5 @@ class Outstanding:
         cuts = np.flatnonzero(np.diff(piece)) + 1
         for rows, its in zip(np.split(x, cuts), np.split(traits, cuts), strict=True):
             self.add(rows, its)
+        self._take_apart()
         self._to_ask.extend(self._rows)
