@@ -2,6 +2,7 @@
 
     python benchmarks/defaults.py --half tuning --evaluations 2000 20000 --seeds 16 --out results/defaults
     python benchmarks/defaults.py --half quoted ...      # once, when the defaults are chosen
+    python benchmarks/defaults_tables.py --half quoted > results/defaults/quoted.md
 
 Every solution that a search evaluates goes into a passive archive that decides nothing; compared are its QD score (each
 cell's best fitness, from 0 at the problem's floor to 1 at its ceiling, noise taken away), its coverage, and the best
@@ -32,13 +33,15 @@ import multiprocessing
 import pathlib
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import defaults_tables as tables
 import problems
+from defaults_tables import path_of
 from problems import Problem
 
 MEASURES = ("qd_score", "coverage", "best")
@@ -326,71 +329,6 @@ def piece(out: pathlib.Path, name: str, algorithm: str, budget: int, seeds: int,
     return f"{name}, {budget:,}, {algorithm}: {np.mean([run['qd_score'] for run in kept]):.1f}"
 
 
-# What came out
-
-
-def path_of(out: pathlib.Path, name: str, budget: int, algorithm: str) -> pathlib.Path:
-    return out / f"{name.replace(' ', '-').replace(',', '')}-{budget}-{algorithm}.json"
-
-
-def means(out: pathlib.Path, name: str, budget: int, algorithms: Iterable[str], of: Callable) -> dict[str, float]:
-    """Of each algorithm that was run: the mean over its seeds."""
-    found = {}
-    for algorithm in algorithms:
-        path = path_of(out, name, budget, algorithm)
-        if path.exists():
-            found[algorithm] = float(np.mean([of(run) for run in json.loads(path.read_text())["runs"]]))
-    return found
-
-
-def table(out: pathlib.Path, names: Iterable[str], budgets: Iterable[int], algorithm: str) -> str:
-    """QD scores and their ratio to the best opponent's; Markdown."""
-    lines = [f"| problem | evaluations | {algorithm} | " + " | ".join(OPPONENTS) + " | ratio to the best | to random |"]
-    lines.append("| --- " * (len(OPPONENTS) + 5) + "|")
-    ratios, floors = [], []
-    for name in names:
-        for budget in budgets:
-            found = means(out, name, budget, (algorithm, *OPPONENTS), lambda run: run["qd_score"])
-            if algorithm not in found or len(found) < 3:
-                continue
-            rivals = {other: found[other] for other in OPPONENTS if other in found}
-            ratio = found[algorithm] / max(rivals.values())
-            below = found[algorithm] / rivals["random"] if "random" in rivals else np.nan
-            ratios.append(ratio)
-            floors.append(below)
-            cells = [f"{found[other]:.1f}" if other in found else "" for other in (algorithm, *OPPONENTS)]
-            lines.append(f"| {name} | {budget:,} | " + " | ".join(cells) + f" | {ratio:.2f} | {below:.2f} |")
-    if ratios:
-        lines.append("")
-        lines.append(
-            f"Ahead of the best opponent on {np.mean(np.array(ratios) > 1):.0%} of {len(ratios)}, geometric mean of "
-            f"the ratios {np.exp(np.mean(np.log(ratios))):.3f}, lowest {min(ratios):.2f}; lowest ratio to random "
-            f"{np.nanmin(floors):.2f}."
-        )
-    return "\n".join(lines)
-
-
-def fitness_table(out: pathlib.Path, names: Iterable[str], budgets: Iterable[int], algorithm: str) -> str:
-    """How far the best solution is from the floor (0) to the ceiling (1), also CMA-ES's; Markdown."""
-    everybody = (algorithm, *OPPONENTS, *FITNESS_ALONE)
-    lines = ["| problem | evaluations | " + " | ".join(everybody) + " |", "| --- " * (len(everybody) + 2) + "|"]
-    best = {other: [] for other in everybody if other != algorithm}
-    for name in names:
-        worth = every_problem()[name].worth
-        for budget in budgets:
-            found = means(out, name, budget, everybody, lambda run, worth=worth: float(worth(np.array(run["best"]))))
-            if algorithm not in found:
-                continue
-            for other in found.keys() & best.keys():
-                best[other].append(found[algorithm] > found[other])
-            cells = [f"{found[other]:.4f}" if other in found else "" for other in everybody]
-            lines.append(f"| {name} | {budget:,} | " + " | ".join(cells) + " |")
-    ahead = [f"{other} {np.mean(wins):.0%}" for other, wins in best.items() if wins]
-    return "\n".join(
-        [*lines, "", f"Best solution fitter than that of {', '.join(ahead)} of the time." if ahead else ""]
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--half", choices=["tuning", "quoted"], default="tuning")
@@ -425,10 +363,7 @@ def main() -> None:
         for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
             print(f"{time.perf_counter() - begun:6.0f} s, {done} of {len(futures)}: {future.result()}", flush=True)
     for algorithm in (*(name for name in given.algorithms if name == "lqd"), *chosen):
-        what = (given.out, names, sorted(given.evaluations), algorithm)
-        print(
-            f"\n### {algorithm}: QD score\n\n{table(*what)}\n\n### {algorithm}: best fitness\n\n{fitness_table(*what)}"
-        )
+        print(f"\n{tables.page(given.out, given.half, algorithm, sorted(given.evaluations))}")
 
 
 if __name__ == "__main__":

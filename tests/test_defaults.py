@@ -9,6 +9,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "benchmarks"))
 import defaults
+import defaults_tables as tables
 import problems
 
 EVERY = defaults.every_problem()
@@ -83,13 +84,32 @@ def test_the_archive_counts_the_best_of_each_cell_within_the_budget():
 
 def test_tables_compare_with_the_best_opponent(tmp_path):
     def write(algorithm, qd_score, best):
-        runs = [{"qd_score": qd_score, "best": best}, {"qd_score": qd_score + 2, "best": best}]
-        defaults.path_of(tmp_path, "himmelblau", 2000, algorithm).write_text(json.dumps({"runs": runs}))
+        runs = [{"qd_score": qd_score + i, "best": best} for i in (0, 1, 1, 2)]
+        tables.path_of(tmp_path, "himmelblau", 2000, algorithm).write_text(json.dumps({"runs": runs}))
 
-    for algorithm, values in {"lqd": (11, -1), "cma-me": (7, -2), "random": (5, -50), "cma-es": (900, 0)}.items():
-        write(algorithm, *values)
-    found = defaults.table(tmp_path, ["himmelblau"], [2000, 20_000], "lqd")
-    assert "| himmelblau | 2,000 | 12.0 | 8.0 |  |  |  | 6.0 | 1.50 | 2.00 |" in found
-    assert "Ahead of the best opponent on 100% of 1" in found
-    fitness = defaults.fitness_table(tmp_path, ["himmelblau"], [2000], "lqd")
-    assert "fitter than that of cma-me 100%, random 100%, cma-es 0% of the time" in fitness
+    for algorithm, given in {"lqd": (11, -1), "cma-me": (7, -2), "random": (5, -50), "cma-es": (900, 0)}.items():
+        write(algorithm, *given)
+    rows = tables.compared(tmp_path, ["himmelblau"], [2000, 20_000], "lqd", lambda run: run["qd_score"])
+    assert [(row.problem, row.budget, row.num_seeds) for row in rows] == [("himmelblau", 2000, 4)]
+    (row,) = rows
+    assert (row.ratio, row.below, row.delta) == (12 / 8, 12 / 6, 1)  # CMA-ES is not among the opponents here
+    assert row.p == pytest.approx(2 / 70)  # one of the 70 ways to deal out eight ranks, on either side
+    assert "| himmelblau | 2,000 | 4 | 12.0 | **8.0** |  |  |  | 6.0 | 1.50 | 2.00 | +1.00 | 0.029 |" in tables.table(
+        rows, "lqd"
+    )
+    assert "ahead of the best opponent on 100% of 1 (significantly on 1, significantly behind on 0)" in tables.summary(
+        rows
+    )
+    fitness = tables.fitness_table(tmp_path, ["himmelblau"], [2000], "lqd")
+    assert "fitter than that of (ties half): cma-me 100%, random 100%, cma-es 0%" in fitness
+
+
+def test_the_tables_know_all_who_run():
+    assert tuple(defaults.OPPONENTS) == tables.OPPONENTS
+    assert tuple(defaults.FITNESS_ALONE) == tables.FITNESS_ALONE
+
+
+def test_published_tables_are_what_the_pieces_say():
+    folder = pathlib.Path(__file__).parents[1] / "results" / "defaults"
+    for half in ("tuning", "quoted"):
+        assert (folder / f"{half}.md").read_text() == tables.page(folder, half, "lqd") + "\n"
