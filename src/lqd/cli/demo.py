@@ -19,7 +19,7 @@ class Demo:
 
     out: pathlib.Path = pathlib.Path("runs/demo")
     """Folder for the picture and the results."""
-    rules: tuple[str, ...] = ("ga", "me", "dns", "lqd-f")
+    rules: tuple[str, ...] = ("ga", "me", "dns", "lqd-fn")
     """Names that `lqd rules` lists."""
     task: str = "arm"
     """A name that `lqd tasks` lists."""
@@ -27,7 +27,11 @@ class Demo:
     """Evaluations per rule."""
     population_size: int = 512
     """Solutions kept; four generations make as many offspring."""
+    variation: str = "paper"
+    """How children are made. paper: fixed steps, so that nothing but the rule decides; spread: what `lqd.optimize` does
+    by default, which screens them, too."""
     seed: int = 0
+    """Of the start population, and of everything that is drawn later."""
 
     def main(self) -> None:
         from lqd.report import run_figures, style
@@ -50,7 +54,7 @@ class Demo:
             settings = Settings(
                 dim=task.dim, bounds=task.bounds, rule=name, population_size=self.population_size,
                 batch_size=max(1, self.population_size // 4), descriptor_bounds=task.descriptor_bounds,
-                archive_cells=1024, seed=self.seed, init_sigma=start_scale(task),
+                archive_cells=1024, seed=self.seed, init_sigma=start_scale(task), variation=self.variation,
             )  # fmt: skip
             num_generations = settings.num_generations(self.num_evaluations)
             label = f"{catalogue.RULES[name].title:<26}"
@@ -62,10 +66,11 @@ class Demo:
             scores += outcome.scores
             speeds.append(f"{result.num_evaluations / outcome.run_s:,.0f}")
             result.save(self.out / f"{name}.safetensors")
-        title = f"{task.name}, {evaluations}"
+        title, labels = f"{task.name}, {evaluations}", None
         if self.task == "arm":
-            title = f"Arm, {evaluations}: where the hand can be, how evenly the joints share the work"
-        style.save(run_figures.comparison(results, title), self.out / "demo.png")
+            title = f"Robot arm, {evaluations}: where the hand can be, and how evenly the joints share the work"
+            labels = "hand x", "hand y"
+        style.save(run_figures.comparison(results, title, labels), self.out / "demo.png")
         print()
         seeds.show_scores(results, scores, speeds)
         print(f"\n{time.perf_counter() - begun:.0f} s. The picture: {self.out / 'demo.png'}")

@@ -67,8 +67,11 @@ def result(outcome: "Result") -> Figure:
     return figure
 
 
-def comparison(results: "dict[str, Result]", title: str) -> Figure:
-    """The same task under several rules: each final population on the same axes and colours."""
+def comparison(results: "dict[str, Result]", title: str, labels: tuple[str, str] | None = None) -> Figure:
+    """The same task under several rules: each final population on the same axes and colours.
+
+    Titles say how much of a passive archive each run filled, where there is one; else the population's novelty.
+    """
     figure = Figure(figsize=(2.7 * len(results) + 0.8, 3.7), layout="constrained")
     axes = np.atleast_1d(figure.subplots(1, len(results), sharex=True, sharey=True))
     fitness = np.concatenate([outcome.fitness for outcome in results.values()])
@@ -76,10 +79,14 @@ def comparison(results: "dict[str, Result]", title: str) -> Figure:
     box = _box(*results.values())
     for ax, (name, outcome) in zip(axes, results.items(), strict=True):
         points = descriptor_map(ax, outcome.population, box=box, vmin=vmin, vmax=vmax)
-        novelty = outcome.history["novelty"].iloc[-1]
-        rule = catalogue.RULES[name].title
-        ax.set_title(f"{rule}\n{len(outcome.population)} solutions, novelty {novelty:.3f}", fontsize=9)
+        last = outcome.history.iloc[-1]
+        fact = f"covers {last.archive_coverage:.0%}" if "archive_coverage" in last else f"novelty {last.novelty:.3f}"
+        if "archive_qd_score" in last:
+            fact += f", QD score {last.archive_qd_score:,.0f}"
+        ax.set_title(f"{catalogue.RULES[name].title}\n{fact}", fontsize=9)
         ax.set_aspect("equal")
+        if labels is not None:
+            ax.set(xlabel=labels[0], ylabel=labels[1])
     for ax in axes[1:]:
         ax.set_ylabel("")
     figure.colorbar(points, ax=axes, label="fitness", shrink=0.8)
