@@ -33,7 +33,7 @@ class Bench:
     """Parts of the suite, such as hopper or train. Only their pieces are written, so that several processes can share a
     folder, each with other parts; the command without --only takes all pieces from there and writes the report."""
     time_limit_s: float | None = None
-    """Stop after so many seconds, with status 3. The same command goes on from there."""
+    """Stop after this many seconds, with status 3. The same command goes on from there."""
     out: pathlib.Path | None = None
     """Folder for the results; default runs/SUITE."""
     quiet: bool = False

@@ -63,7 +63,7 @@ class Run:
     episode_length: int | None = None
     """Steps of a robot's episode (1000)."""
     time_limit_s: float | None = None
-    """Stop after so many seconds, with what there is."""
+    """Stop after this many seconds and keep the current result."""
     overwrite: bool = False
     """Remove what an earlier run (and `lqd show`) wrote to the folder, then run. Other files stay."""
     quiet: bool = False

@@ -104,9 +104,9 @@ def optimize(
             `"auto"` is host, unless the function is a task, wrapped in `jax.jit`, or marked by `lqd.traceable`.
         batch: False: `evaluate` is a function of one solution, `x (dim,) -> (fitness, descriptor (D,))`.
         reproduction: An operator `(key, x1 (dim,), x2 (dim,)) -> x (dim,)` in units of x, instead of our variation.
-        archive_cells: Also keep the best solution ever seen in each of so many cells, in `result.archive`.
+        archive_cells: Also keep the best solution ever seen in each of this many cells, in `result.archive`.
         qd_offset: Fitness that counts as nothing in the archive's QD score, in the sign of your function.
-        time_limit_s: Stop after so many seconds, with what there is.
+        time_limit_s: Stop after this many seconds and return the current result.
         executor: Evaluates solutions in parallel, one `x (1, dim)` a call: a number of processes, an executor (of
             `concurrent.futures`, Dask's `client.get_executor()`, `mpi4py.futures`), or a function that makes one. A
             solution whose worker dies is tried again; if that goes on it counts as infeasible (`result.num_failed`).
