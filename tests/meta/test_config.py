@@ -9,6 +9,7 @@ from lqd.errors import InvalidInput
 from lqd.meta import config as configs
 from lqd.meta import presets
 from lqd.meta.config import Config, Stage
+from lqd.meta.mixture import Shape
 from lqd.meta.presets import PRESETS
 from lqd.rules.learned.network import Architecture
 from lqd.tasks.bbob import instances
@@ -64,6 +65,7 @@ OVERRIDES = {
     "fitness_weight": (0.25, lambda c: c.objective.fitness_weight),
     "normalisation": ("z-score", lambda c: c.objective.normalisation),
     "aggregation": ("median", lambda c: c.objective.aggregation),
+    "num_cells": (100, lambda c: c.num_cells),
     "num_layers": (3, lambda c: c.architecture.num_layers),
     "num_features": (32, lambda c: c.architecture.num_features),
     "num_heads": (8, lambda c: c.architecture.num_heads),
@@ -97,13 +99,15 @@ OVERRIDES = {
     "iso_sigma": (0.0, lambda c: c.iso_sigma),
     "line_sigma": (0.1, lambda c: c.line_sigma),
     "chunk_size": (2, lambda c: c.chunk_size),
+    "tasks": ((("bbob", 2.0), ("arm-small", 1.0)), lambda c: tuple((p.family.name, p.share) for p in c.parts)),
+    "shapes": ((Shape(num_generations=(3, 4)), Shape(9, 5)), lambda c: c.stages[-1].shapes),
 }
 
 
 @pytest.mark.parametrize("name", OVERRIDES)
 def test_every_setting_replaces_its_number(name):
     value, look = OVERRIDES[name]
-    before = presets.preset("smoke")
+    before = presets.override(presets.preset("smoke"), {"num_tasks": 44})  # which two families can share
     after = presets.override(before, {name: value})
     expected = ("sphere", "rastrigin") if name == "functions" else value
     assert look(after) == expected != look(before)
@@ -124,7 +128,10 @@ def test_settings_of_a_stage_replace_those_of_the_last_one():
 
 
 BAD = {
-    "objective": ({"objective": "quality"}, "objective must be one of 'fitness', 'novelty', 'qd', got 'quality'"),
+    "objective": (
+        {"objective": "quality"},
+        "objective must be one of 'fitness', 'novelty', 'qd', 'archive', got 'quality'",
+    ),
     "strategy": ({"strategy": "cma"}, "unknown strategy 'cma'.*There are: sep-cma-es, sep-cma-es-stock, snes, open-es"),
     "tasks": ({"num_tasks": 70}, "num_tasks must be a multiple of the 22 functions, got 70; 66 or 88 would do"),
     "few tasks": ({"num_tasks": 5}, "num_tasks must be a multiple of the 22 functions, got 5; 22 would do"),

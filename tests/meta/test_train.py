@@ -553,12 +553,13 @@ def test_an_objective_of_ones_own(tmp_path):
     ("objective", "message"),
     [
         (lambda fitness, descriptor: descriptor[0], r"objective must be a JAX function .* it returned float32\[2\]"),
-        (lambda fitness: 0.0, r"\(fitness \(8,\), descriptor \(8, 2\)\) -> number \(TypeError"),
+        (lambda f, d: f + d, r"\(fitness \(8,\), descriptor \(8, 2\)\) -> number \(TypeError"),
+        (lambda speed: 0.0, r"unknown parameter of the objective 'speed'.*There are: fitness, descriptor, archive, "),
         (lambda fitness, descriptor: float(fitness[0]), r"objective must be a JAX function .* \(Concretization"),
         (lambda fitness, descriptor: None, r"it returned None"),
         (lambda fitness, descriptor: fitness[0].astype(jnp.complex64), r"it returned complex64\[\]"),
         (Unhashable(), r"cannot be hashed; give a plain function"),
-        (7, r"objective must be one of 'fitness', 'novelty', 'qd', got 7"),
+        (7, r"objective must be one of 'fitness', 'novelty', 'qd', 'archive', got 7"),
         ("nov", r"objective must be one of"),
     ],
 )
@@ -576,7 +577,10 @@ def test_a_folder_in_use_is_refused(copy):
 BAD = {
     "preset": ({"preset": "big"}, "unknown preset 'big'. There are: smoke, small, reference, paper"),
     "setting": ({"sigm": 1}, "unknown setting 'sigm'. Did you mean 'sigma'"),
-    "objective": ({"objective": "speed"}, "objective must be one of 'fitness', 'novelty', 'qd', got 'speed'"),
+    "objective": (
+        {"objective": "speed"},
+        "objective must be one of 'fitness', 'novelty', 'qd', 'archive', got 'speed'",
+    ),
     "init": ({"init": "dnz"}, "init must be one of none, ga, ns, dns, me, lqd-f, "),
     "time": ({"time_limit_s": 0}, "time_limit_s must be a finite number above 0, got 0"),
     "save": ({"save_every_s": -1}, "save_every_s must be a finite number of at least 0, got -1"),

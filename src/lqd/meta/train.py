@@ -103,7 +103,7 @@ def _train(out, preset, resume, stages, settings, *, evolve, time_limit_s, save_
 
 def again(config: Config, out: pathlib.Path, quiet: bool = False) -> Outcome:
     """A whole run of a config, in a folder of its own."""
-    config.check_objective()
+    config.check()
     store = Store(out)
     with store.lock(), _display(config, None, quiet) as show:
         outcome = trainer.run(config, out, None, progress=show)
@@ -114,7 +114,7 @@ def again(config: Config, out: pathlib.Path, quiet: bool = False) -> Outcome:
 def _wanted(preset: str, settings: dict[str, Any], stages: Sequence[str], evolve: bool) -> Config:
     config = presets.preset(preset) if evolve else presets.imitation_preset(preset)
     config = _with(config, settings if evolve else {"init": "ns"} | settings, stages)
-    config.check_objective()
+    config.check()
     return config
 
 
@@ -137,7 +137,7 @@ def _continued(out, saved: Saved, wanted: Config | None, settings, stages: Seque
     found = configs.differences(saved.config, config, saved.num_meta_generations)
     if found:
         raise InvalidInput(f"--out {out} holds another run; it differs in {'; '.join(found)}. Give another folder.")
-    config.check_objective()
+    config.check()
     return config
 
 

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Int
 from lqd import statistics
 from lqd.errors import Unreadable
 from lqd.io.files import read_arrays, write_arrays
-from lqd.meta import generation
+from lqd.meta import generation, inner_run
 from lqd.meta.config import VALIDATION_SEED, Config, to_dict
 from lqd.meta.imitation.teachers import TEACHERS
 from lqd.meta.objective import NAMES, Measures
@@ -133,13 +133,14 @@ class Validator:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _anchors(config: Config, key, tasks: LandscapeBatch) -> Float[Array, " K"]:
-    return generation.anchors(key, tasks, config, config.validation.num_generations)
+    num_evaluations = config.population_size + config.validation.num_generations * config.batch_size
+    return inner_run.anchors(key, tasks, num_evaluations).f_rand
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _run(config: Config, rule: _Contender, keys, tasks: LandscapeBatch, f_rand) -> Measures:
     num_generations = jnp.int32(config.validation.num_generations)
-    return generation.run_scaled(rule, keys, tasks, config, num_generations, f_rand)
+    return inner_run.run_scaled(rule, keys, tasks, config, num_generations, f_rand)
 
 
 def compare(ours: np.ndarray, theirs: np.ndarray, measure: str) -> Comparison:
