@@ -7,10 +7,11 @@ import pytest
 
 from lqd.errors import InvalidInput
 from lqd.meta import config as configs
-from lqd.meta import presets
+from lqd.meta import families, presets
 from lqd.meta.config import Config, Stage
 from lqd.meta.mixture import Shape
 from lqd.meta.presets import PRESETS
+from lqd.meta.suite import Entry
 from lqd.rules.learned.network import Architecture
 from lqd.tasks.bbob import instances
 
@@ -79,6 +80,8 @@ OVERRIDES = {
     "rotate": (False, lambda c: c.distribution.rotate),
     "validation_every": (7, lambda c: c.validation.every),
     "validation_tasks": (44, lambda c: c.validation.num_tasks),
+    "validation_on": ((Entry("long", families.make("arm-small"), 8, 9, 5),), lambda c: c.validation.on),
+    "validation_aggregate": ("worst", lambda c: c.validation.aggregate),
     "validation_generations": (9, lambda c: c.validation.num_generations),
     "synthetic_rounds": (2, lambda c: c.imitation.num_synthetic_rounds),
     "own_rounds": (0, lambda c: c.imitation.num_own_rounds),

@@ -553,7 +553,7 @@ def test_an_objective_of_ones_own(tmp_path):
     ("objective", "message"),
     [
         (lambda fitness, descriptor: descriptor[0], r"objective must be a JAX function .* it returned float32\[2\]"),
-        (lambda f, d: f + d, r"\(fitness \(8,\), descriptor \(8, 2\)\) -> number \(TypeError"),
+        (lambda f, d: f + d, r"\(fitness \(8,\), descriptor \(8, 2\)\) -> number \(ValueError"),
         (lambda speed: 0.0, r"unknown parameter of the objective 'speed'.*There are: fitness, descriptor, archive, "),
         (lambda fitness, descriptor: float(fitness[0]), r"objective must be a JAX function .* \(Concretization"),
         (lambda fitness, descriptor: None, r"it returned None"),

@@ -15,13 +15,14 @@ from lqd.errors import InvalidInput, unknown
 from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
 from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA, IsoLine
 from lqd.io import records
-from lqd.meta import mixture
+from lqd.meta import mixture, suite
 from lqd.meta import strategy as strategies
 from lqd.meta.family import Family
 from lqd.meta.imitation.settings import Imitation
 from lqd.meta.imitation.teachers import TEACHERS
 from lqd.meta.mixture import Part, Shape
 from lqd.meta.objective import Objective
+from lqd.meta.suite import Entry
 from lqd.meta.tasks import Distribution
 from lqd.rules.learned.network import Architecture
 
@@ -58,13 +59,20 @@ STAGE_FIELDS = (*STAGE_NUMBERS, "shapes")
 
 @dataclasses.dataclass(frozen=True)
 class Validation:
-    """Held-out tasks, the same for every run: `num_tasks` of them every `every` meta-generations."""
+    """Held-out tasks, the same for every run: `num_tasks` of them every `every` meta-generations.
+
+    And those of the entries `on`, which count as much; what counts is the mean, or the worst, over all of them.
+    """
 
     every: int = 16
     num_tasks: int = 528
     num_generations: int = 256
+    on: tuple[Entry, ...] = ()
+    aggregate: str = "mean"
 
     def __post_init__(self):
+        object.__setattr__(self, "on", suite.entries(self.on))
+        checks.one_of("validation_aggregate", self.aggregate, ("mean", "worst"))
         checks.whole("validation_every", self.every, 1)
         checks.whole("validation_generations", self.num_generations, 1)
 
@@ -121,6 +129,9 @@ class Config:
             population_size=self.population_size,
             batch_size=self.batch_size,
             functions=self.distribution.functions,
+            tasks=tuple((part.family, part.share) for part in self.parts),
+            iso_sigma=self.iso_sigma,
+            line_sigma=self.line_sigma,
         )
         object.__setattr__(self, "imitation", imitation)
         self.divided("validation_tasks", self.validation.num_tasks)
@@ -144,6 +155,7 @@ class Config:
                     )
         shapes = (Shape(), *(shape for stage in self.stages for shape in stage.shapes))
         dims = {mixture.reshaped(family, shape).descriptor_dim for family in self.families for shape in shapes}
+        dims |= {entry.family.descriptor_dim for entry in self.validation.on}
         if self.architecture.recipe == 1 and len(dims) > 1:
             raise InvalidInput(
                 f"recipe 1 is tied to one number of descriptors, and these tasks have "
@@ -187,7 +199,7 @@ class Config:
 
     def check(self) -> None:
         """An error, before anything compiles, if a function or a family of the user's cannot be used."""
-        for family in self.families:
+        for family in (*self.families, *(entry.family for entry in self.validation.on)):
             if isinstance(family, mixture.NotGiven):
                 raise family.missing()
             mixture.check_measurable(family, self.objective.needs_f_opt)
@@ -234,10 +246,25 @@ def to_dict(config: Config) -> dict[str, Any]:
         "objective": dataclasses.asdict(dataclasses.replace(config.objective, own=own)),
         "stages": tuple(_without_empty(dataclasses.asdict(stage), "shapes") for stage in config.stages),
         "tasks": mixture.parts_to_dicts(config.tasks),
+        "imitation": _imitation_to_dict(config.imitation),
         "num_cells": None if config.num_cells == NUM_CELLS else config.num_cells,
+        "validation": _validation_to_dict(config.validation),
     }
-    content = {field.name: _plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
+    names = [field.name for field in dataclasses.fields(config) if field.name not in changed]
+    content = {name: _plain(getattr(config, name)) for name in names}
     return _without_empty(content | changed, "tasks", "num_cells")
+
+
+def _imitation_to_dict(imitation: Imitation) -> dict[str, Any]:
+    """Without what it has from the run."""
+    plain = dataclasses.asdict(dataclasses.replace(imitation, tasks=()))
+    return {name: value for name, value in plain.items() if name not in ("tasks", "iso_sigma", "line_sigma")}
+
+
+def _validation_to_dict(validation: Validation) -> dict[str, Any]:
+    plain = {field.name: getattr(validation, field.name) for field in dataclasses.fields(validation)}
+    plain |= {"on": suite.to_dicts(validation.on), "aggregate": validation.aggregate if validation.on else ""}
+    return _without_empty(plain, "on", "aggregate")
 
 
 def _plain(part: Any) -> Any:
@@ -261,7 +288,10 @@ def from_dict(content: dict[str, Any]) -> Config:
     """What `to_dict` made, after a passage through JSON."""
     imitation = content["imitation"] | {"functions": content["distribution"]["functions"]}
     tasks = mixture.dicts_to_parts(content.get("tasks", ()))
-    return records.read(Config, content | {"imitation": imitation, "tasks": tasks})
+    validation = content["validation"]
+    if "on" in validation:
+        validation = validation | {"on": suite.from_dicts(validation["on"])}
+    return records.read(Config, content | {"imitation": imitation, "tasks": tasks, "validation": validation})
 
 
 def differences(old: Config, new: Config, num_done: int) -> list[str]:
@@ -270,11 +300,12 @@ def differences(old: Config, new: Config, num_done: int) -> list[str]:
     More meta-generations and further stages are the same run, as long as what is already done would be done alike.
     """
     first, second = mixture.flat(to_dict(old)), mixture.flat(to_dict(new))
-    names = [n for n in sorted(first.keys() | second.keys()) if n not in ("stages", "tasks")]
+    names = [n for n in sorted(first.keys() | second.keys()) if n not in ("stages", "tasks", "validation.on")]
     found = [f"{n}: {first.get(n)!r} there, {second.get(n)!r} here" for n in names if first.get(n) != second.get(n)]
     if old.tasks or new.tasks:
         found = [line for line in found if not line.startswith(("distribution.", "imitation.functions"))]
         found += mixture.differences("tasks", *(mixture.parts_to_dicts(config.parts) for config in (old, new)))
+    found += suite.differences(*(suite.to_dicts(config.validation.on) for config in (old, new)))
     if num_done > new.num_meta_generations:
         found.append(f"num_meta_generations: {num_done} already done there, {new.num_meta_generations} here")
     else:

@@ -57,12 +57,17 @@ def run_scaled(
     """The same with descriptors scaled to [-1, 1]; but on BBOB novelties and QD scores are in the tasks' own units."""
     ones = jnp.ones((tasks.num_tasks, tasks.descriptor_dim), loop.DTYPE)
     about = config, num_generations, f_rand, f_worst, (-ones, ones)
+    measured = run_rule(rule, keys, in_unit_box(tasks), *about)
     if not isinstance(tasks, LandscapeBatch):
-        return run_rule(rule, keys, InUnitBox(tasks), *about)
-    measured = run_rule(rule, keys, tasks.with_unit_descriptors(), *about)
+        return measured
     return measured | {
         name: measured[name] * tasks.descriptor_half_width for name in ("novelty", "qd") if name in measured
     }
+
+
+def in_unit_box(tasks: TrainingTasks) -> TrainingTasks:
+    """The same tasks with the range of every descriptor [-1, 1]."""
+    return tasks.with_unit_descriptors() if isinstance(tasks, LandscapeBatch) else InUnitBox(tasks)
 
 
 def run_trained(rule: Rule, keys, tasks: TrainingTasks, config: Config, *about) -> Measures:

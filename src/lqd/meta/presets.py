@@ -68,6 +68,8 @@ _PARTS: dict[str, tuple[str, str]] = {
     "validation_every": ("validation", "every"),
     "validation_tasks": ("validation", "num_tasks"),
     "validation_generations": ("validation", "num_generations"),
+    "validation_on": ("validation", "on"),
+    "validation_aggregate": ("validation", "aggregate"),
     "synthetic_rounds": ("imitation", "num_synthetic_rounds"),
     "own_rounds": ("imitation", "num_own_rounds"),
     "steps_per_round": ("imitation", "steps_per_round"),
