@@ -1,8 +1,9 @@
 """`lqd train`."""
 
 import dataclasses
+from typing import Any
 
-from lqd.cli.learning import Learning, end
+from lqd.cli.learning import Learning, by_their_flags, end
 from lqd.errors import InvalidInput
 
 
@@ -59,11 +60,34 @@ class Train(Learning):
         given = self.given()
         cluster = {name: given.pop(name, None) for name in ("coordinator_address", "num_processes", "process_id")}
         if given.pop("distributed"):
-            import jax
-
-            jax.distributed.initialize(**cluster)
+            _join(cluster)
         elif any(value is not None for value in cluster.values()):
-            raise InvalidInput("coordinator_address, num_processes and process_id are for --distributed.")
+            raise InvalidInput("--coordinator-address, --num-processes and --process-id are for --distributed.")
         from lqd.meta import train
 
-        end(train.train(**given).stopped_by)
+        with by_their_flags(self):
+            outcome = train.train(**given)
+        end(outcome.stopped_by)
+
+
+def _join(cluster: dict[str, Any]) -> None:
+    """Meets the other processes."""
+    import jax
+
+    address, num = cluster["coordinator_address"], cluster["num_processes"]
+    if address is not None and not address.rpartition(":")[2].isdigit():
+        raise InvalidInput(f"--coordinator-address must be host:port, of the first process, got {address!r}.")
+    if cluster["process_id"] is not None and num is not None and not 0 <= cluster["process_id"] < num:
+        raise InvalidInput(
+            f"--process-id must be 0 to {num - 1}, of --num-processes {num}, got {cluster['process_id']}."
+        )
+    try:
+        jax.distributed.initialize(**cluster)
+    except (ValueError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InvalidInput(
+            f"--distributed: this process cannot join the others ({reason}). Slurm, Open MPI, Kubernetes and "
+            f"cloud TPUs say who is who; elsewhere give --coordinator-address HOST:PORT, --num-processes N and "
+            f"--process-id I, from 0 to N - 1, to each process. On one machine leave --distributed out: it uses all "
+            f"devices."
+        ) from error

@@ -23,7 +23,7 @@ from lqd.io.files import read_arrays, write_arrays
 from lqd.meta import generation
 from lqd.meta.config import VALIDATION_SEED, Config, to_dict
 from lqd.meta.imitation.teachers import TEACHERS
-from lqd.meta.objective import NAMES, Measures
+from lqd.meta.objective import OWN, Measures
 from lqd.rules import cvt, handmade
 from lqd.rules.learned.rule import Learned
 from lqd.tasks.bbob.instances import LandscapeBatch
@@ -53,7 +53,7 @@ class Comparison(NamedTuple):
 
     win_rate: float
     effect_size: float
-    ratio: float
+    ratio: float | None
 
 
 class Verdict(NamedTuple):
@@ -123,7 +123,7 @@ class Validator:
         """What was measured of some rule on the held-out tasks, against the panel."""
         comparisons = {
             (measure, name): compare(table[measure], self.panel[name][measure], measure)
-            for measure in NAMES
+            for measure in self.config.objective.names
             for name in PANEL
         }
         objective = self.config.objective.name
@@ -148,8 +148,12 @@ def compare(ours: np.ndarray, theirs: np.ndarray, measure: str) -> Comparison:
     The ratio is a median, of novelties or QD scores, or for fitness (at most 0 on these tasks) of regrets, the other's
     over ours: above 1 is better. A mean would be decided by the tasks on which one population collapsed. The effect
     size is the matched-pairs rank-biserial correlation of the log ratios: the share of the rank sum of a Wilcoxon test
-    in favour minus the share against (-1 to 1).
+    in favour minus the share against (-1 to 1). What a function of the user's says may have any sign: of it there is no
+    ratio, and the effect size is that of the differences.
     """
+    if measure == OWN:
+        differences = np.nan_to_num(ours, neginf=-1e30) - np.nan_to_num(theirs, neginf=-1e30)
+        return Comparison(float(statistics.wins(ours, theirs).mean()), _rank_biserial(differences), None)
     floor, worst = (1e-8, -1e30) if measure == "fitness" else (1e-6, 0.0)
     first, second = (np.maximum(np.abs(np.nan_to_num(v, nan=worst, neginf=worst)), floor) for v in (ours, theirs))
     logs = np.log(second / first) if measure == "fitness" else np.log(first / second)
