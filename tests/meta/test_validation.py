@@ -68,6 +68,16 @@ def test_a_ratio_above_one_is_better():
     assert compare(-close, -far, "qd").ratio == pytest.approx(0.5)
 
 
+def test_what_a_users_function_says_may_have_any_sign():
+    ours, theirs = np.array([1.0, -1.0, 3.0, -5.0]), np.array([-2.0, -2.0, 3.5, -9.0])
+    found = compare(ours, theirs, "own")
+    assert found.win_rate == 0.75
+    assert found.effect_size == pytest.approx((3 + 2 + 4 - 1) / 10)  # differences 3, 1, -0.5, 4
+    assert found.ratio is None
+    assert compare(np.array([np.nan]), np.zeros(1), "own")[:2] == (0.0, 0.0)
+    assert compare(np.array([-np.inf]), np.zeros(1), "own")[:2] == (0.0, -1.0)
+
+
 def test_the_optimum_reached_is_no_infinite_ratio():
     assert compare(np.zeros(1), np.array([-1e-6]), "fitness").ratio == pytest.approx(100)
     assert compare(np.zeros(2), np.zeros(2), "fitness") == (0.5, 0, 1)

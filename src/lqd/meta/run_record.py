@@ -23,11 +23,12 @@ def columns(config: Config) -> tuple[str, ...]:
     return (*COLUMNS, *(f"score_{name}" for name in entries))
 
 
-def compared(verdict: Verdict) -> dict[str, float]:
+def compared(verdict: Verdict) -> dict[str, float | None]:
     """A validation as columns of the log."""
     return {f"score_{name}": score for name, score in verdict.scores.items()} | {
         f"{what}_{measure}_{name}": value
         for (measure, name), found in verdict.comparisons.items()
+        if measure in MEASURES
         for what, value in zip(("win", "effect", "ratio"), found, strict=True)
     }
 
@@ -39,7 +40,8 @@ def summary(verdict: Verdict) -> dict[str, Any]:
         "score": verdict.score,
         "num_tasks": len(verdict.wins),
         "against": {
-            measure: {name: verdict.comparisons[measure, name]._asdict() for name in PANEL} for measure in MEASURES
+            measure: {name: verdict.comparisons[measure, name]._asdict() for name in PANEL}
+            for measure in dict.fromkeys(measure for measure, _ in verdict.comparisons)
         },
     }
 

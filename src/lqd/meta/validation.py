@@ -26,7 +26,7 @@ from lqd.meta import generation, inner_run, suite
 from lqd.meta.config import VALIDATION_SEED, Config, to_dict
 from lqd.meta.family import TrainingTasks
 from lqd.meta.imitation.teachers import TEACHERS
-from lqd.meta.objective import NAMES, Measures
+from lqd.meta.objective import OWN, Measures
 from lqd.meta.suite import Entry
 from lqd.rules import cvt, handmade
 from lqd.rules.learned.rule import Learned
@@ -58,7 +58,7 @@ class Comparison(NamedTuple):
 
     win_rate: float
     effect_size: float
-    ratio: float
+    ratio: float | None
 
 
 class Verdict(NamedTuple):
@@ -195,7 +195,7 @@ class Validator:
         known = np.concatenate([np.full(held.tasks.num_tasks, held.knows_f_opt) for held in self._held])
         comparisons = {
             (measure, name): _compare(table[measure], self.panel[name][measure], measure, known)
-            for measure in NAMES
+            for measure in self.config.objective.names
             for name in PANEL
         }
         objective = self.config.objective.name
@@ -246,7 +246,7 @@ def _run(config: Config, num_generations: int, rule: _Contender, keys, tasks, f_
 
 def _compare(ours: np.ndarray, theirs: np.ndarray, measure: str, known: np.ndarray) -> Comparison:
     """The same on the tasks whose best fitness is `known`: without it there is no regret, and no QD score."""
-    if measure == "novelty" or known.all():
+    if measure not in ("fitness", "qd") or known.all():
         return compare(ours, theirs, measure)
     if not known.any():
         found = Comparison(float("nan"), float("nan"), float("nan"))
@@ -263,8 +263,12 @@ def compare(ours: np.ndarray, theirs: np.ndarray, measure: str) -> Comparison:
     The ratio is a median, of novelties or QD scores, or for fitness (at most 0 on these tasks) of regrets, the other's
     over ours: above 1 is better. A mean would be decided by the tasks on which one population collapsed. The effect
     size is the matched-pairs rank-biserial correlation of the log ratios: the share of the rank sum of a Wilcoxon test
-    in favour minus the share against (-1 to 1).
+    in favour minus the share against (-1 to 1). What a function of the user's says may have any sign: of it there is no
+    ratio, and the effect size is that of the differences.
     """
+    if measure == OWN:
+        differences = np.nan_to_num(ours, neginf=-1e30) - np.nan_to_num(theirs, neginf=-1e30)
+        return Comparison(float(statistics.wins(ours, theirs).mean()), _rank_biserial(differences), None)
     floor, worst = (1e-8, -1e30) if measure == "fitness" else (1e-6, 0.0)
     first, second = (np.maximum(np.abs(np.nan_to_num(v, nan=worst, neginf=worst)), floor) for v in (ours, theirs))
     logs = np.log(second / first) if measure == "fitness" else np.log(first / second)

@@ -240,7 +240,8 @@ def held_out(
     for number in range(max(1, len(config.tasks))):
         key = key_runs if number == 0 else jax.random.fold_in(key_runs, generation.FURTHER + number)
         mine, sized = on_family(config, architecture, number)
-        found[f"runs_{number}"] = collect(key, params, jnp.bool(False), mine, teacher_name, sized)
+        name = f"runs_{number}" if number else "runs"
+        found[name] = collect(key, params, jnp.bool(False), mine, teacher_name, sized)
     return found
 
 
