@@ -64,21 +64,23 @@ def task_family(
     (dim,) a number and (D,). Both must be JAX functions. `bounds` are those of the solutions (None: none),
     `descriptor_bounds` the descriptors that count: cells are laid there.
 
-    `noiseless(parameters, x)` gives the fitness that counts where `evaluate` has noise; `f_opt` is the best fitness,
-    a number or a function of the parameters. Raise `version` when the same key comes to give other tasks.
+    `noiseless(parameters, x)` is the fitness that counts, where that is not what rules see; for noise there is
+    `lqd.families.Noisy`. `f_opt` is the best fitness, a number or a function of the parameters. Raise `version` when
+    the same key comes to give other tasks.
     """
     dim = checks.size("dim", dim)
-    for argument, function in (("evaluate", evaluate), ("draw", draw)):
+    for argument, function in (("evaluate", evaluate), ("draw", draw), ("noiseless", noiseless or draw)):
         if not callable(function):
             raise InvalidInput(f"{argument} must be a function, got {shown(function)}.")
+    if f_opt is not None and not callable(f_opt):
+        checks.finite("f_opt", f_opt)
+    checks.whole("version", version, 1)
     name = str(name or getattr(evaluate, "__name__", type(evaluate).__name__))
     size = _descriptor_dim(name, evaluate, draw, dim, checks.flag("batch", batch))
-    family = TaskFamily(
+    return TaskFamily(
         evaluate, draw, dim, None if bounds is None else _ends("bounds", bounds, dim),
         _ends("descriptor_bounds", descriptor_bounds, size), size, name, version, batch, noiseless, f_opt,
     )  # fmt: skip
-    checks.whole("version", version, 1)
-    return family
 
 
 def _ends(name: str, bounds, dim: int) -> Ends:

@@ -98,7 +98,7 @@ def _train(out, preset, resume, stages, settings, *, evolve, time_limit_s, save_
             raise _occupied(out, saved, wanted)
         else:
             config = wanted
-            if not quiet and leads and num_devices > 1:
+            if not quiet and leads and num_devices > 1 and config.stages:
                 tell(f"{num_devices} devices share the members, {config.chunk_size} at a time on each (chunk_size).")
         _agree(0 if saved is None else saved.counter)
         with _display(config, saved, quiet or not leads) as show:

@@ -325,6 +325,7 @@ def test_fitness_0_or_1():
     best = jnp.broadcast_to(tasks.tasks.x_opt[:, None], (20, 1, 4))
     assert (np.asarray(tasks.noiseless(best)) == 1).all()
     assert np.isnan(tasks.noiseless(jnp.full((20, 1, 4), jnp.nan))).all()
+    assert np.isneginf(tasks._reached(jnp.full((20, 1), -jnp.inf))).all()
 
 
 def test_families_of_families():

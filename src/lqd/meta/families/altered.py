@@ -185,4 +185,4 @@ class SparseTasks(_Altered):
 
     def _reached(self, fitness: Float[Array, "K B"]) -> Float[Array, "K B"]:
         reached = (fitness >= self.threshold[:, None]).astype(fitness.dtype)
-        return jnp.where(jnp.isnan(fitness), fitness, reached)
+        return jnp.where(jnp.isfinite(fitness), reached, fitness)  # what failed, or is infeasible, stays so
