@@ -910,10 +910,17 @@ def free_port():
         return server.getsockname()[1]
 
 
-def test_two_processes_with_two_devices_give_the_bits_of_one(tmp_path, lqd_train):
-    # Plain tasks: what takes time here is that each device compiles the programs for itself.
-    plain = {"functions": ("sphere",), "noise": False, "rotate": False}
-    settings = TINY | plain | {"meta_population_size": 8, "num_meta_generations": 3}
+# Plain tasks: what takes time is that each device compiles the programs for itself.
+ON = {
+    "bbob": TINY | {"functions": ("sphere",), "noise": False, "rotate": False},
+    "several families": {n: v for n, v in TINY.items() if n != "functions"}
+    | {"tasks": "arm-small,noisy-arm-small", "shapes": ("population_size=6", "batch_size=3 num_generations=2,4")},
+}
+
+
+@pytest.mark.parametrize("case", ON)
+def test_two_processes_with_two_devices_give_the_bits_of_one(tmp_path, lqd_train, case):
+    settings = ON[case] | {"meta_population_size": 8, "num_meta_generations": 3}
     cluster = ("--distributed", "--coordinator-address", f"127.0.0.1:{free_port()}", "--num-processes", "2")
     free = {name: value for name, value in settings.items() if name != "chunk_size"}  # 2 is what four devices get
     running = [lqd_train(tmp_path / "two", free, "--quiet", *cluster, "--process-id", i, num_devices=2) for i in "01"]
