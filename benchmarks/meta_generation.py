@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from lqd.evolution import loop
-from lqd.meta import generation, initial_weights, presets
+from lqd.meta import generation, initial_weights, inner_run, presets
 from lqd.rules.learned import dispatch
 from lqd.types import Evaluation, pytree, static
 
@@ -70,7 +70,7 @@ def reproduce(config, tasks, keys, weight, num_generations):
 
 
 def run(config, tasks, keys, rule, num_generations):
-    return generation.run_rule(rule, keys, tasks, config, num_generations, None)
+    return inner_run.run_rule(rule, keys, tasks, config, num_generations, None)
 
 
 def timed(name, function, make_arguments, num_repeats):

@@ -4,11 +4,13 @@
     result = lqd.optimize(evaluate, dim=8, bounds=(0, 1), rule="dns", num_evaluations=100_000)
 
 `optimize` and `AskTell` for people with a function, `rule`, `load` and `card` for competition rules, `train` and
-`imitate` to discover new ones, `tasks` for benchmarks.
+`imitate` to discover new ones, `task_family` and `families` for what to train on, `tasks` for benchmarks.
 """
 
 from lqd import tasks
 from lqd.errors import EvaluationFailed, Interrupted, InvalidInput, Unreadable, Unwritable
+from lqd.meta import families
+from lqd.meta.own_family import task_family
 from lqd.meta.train import imitate, train
 from lqd.rules.catalogue import rule
 from lqd.rules.trained import card, load, save_rule
@@ -35,6 +37,8 @@ __all__ = [
     # discovering rules
     "train",
     "imitate",
+    "task_family",
+    "families",
     # tasks
     "tasks",
     # errors

@@ -7,9 +7,11 @@ import pytest
 
 from lqd.errors import InvalidInput
 from lqd.meta import config as configs
-from lqd.meta import presets
+from lqd.meta import families, presets
 from lqd.meta.config import Config, Stage
+from lqd.meta.mixture import Shape
 from lqd.meta.presets import PRESETS
+from lqd.meta.suite import Entry
 from lqd.rules.learned.network import Architecture
 from lqd.tasks.bbob import instances
 
@@ -64,6 +66,7 @@ OVERRIDES = {
     "fitness_weight": (0.25, lambda c: c.objective.fitness_weight),
     "normalisation": ("z-score", lambda c: c.objective.normalisation),
     "aggregation": ("median", lambda c: c.objective.aggregation),
+    "num_cells": (100, lambda c: c.num_cells),
     "num_layers": (3, lambda c: c.architecture.num_layers),
     "num_features": (32, lambda c: c.architecture.num_features),
     "num_heads": (8, lambda c: c.architecture.num_heads),
@@ -77,6 +80,8 @@ OVERRIDES = {
     "rotate": (False, lambda c: c.distribution.rotate),
     "validation_every": (7, lambda c: c.validation.every),
     "validation_tasks": (44, lambda c: c.validation.num_tasks),
+    "validation_on": ((Entry("long", families.make("arm-small"), 8, 9, 5),), lambda c: c.validation.on),
+    "validation_aggregate": ("worst", lambda c: c.validation.aggregate),
     "validation_generations": (9, lambda c: c.validation.num_generations),
     "synthetic_rounds": (2, lambda c: c.imitation.num_synthetic_rounds),
     "own_rounds": (0, lambda c: c.imitation.num_own_rounds),
@@ -97,13 +102,15 @@ OVERRIDES = {
     "iso_sigma": (0.0, lambda c: c.iso_sigma),
     "line_sigma": (0.1, lambda c: c.line_sigma),
     "chunk_size": (2, lambda c: c.chunk_size),
+    "tasks": ((("bbob", 2.0), ("arm-small", 1.0)), lambda c: tuple((p.family.name, p.share) for p in c.parts)),
+    "shapes": ((Shape(num_generations=(3, 4)), Shape(9, 5)), lambda c: c.stages[-1].shapes),
 }
 
 
 @pytest.mark.parametrize("name", OVERRIDES)
 def test_every_setting_replaces_its_number(name):
     value, look = OVERRIDES[name]
-    before = presets.preset("smoke")
+    before = presets.override(presets.preset("smoke"), {"num_tasks": 44})  # which two families can share
     after = presets.override(before, {name: value})
     expected = ("sphere", "rastrigin") if name == "functions" else value
     assert look(after) == expected != look(before)
@@ -124,7 +131,10 @@ def test_settings_of_a_stage_replace_those_of_the_last_one():
 
 
 BAD = {
-    "objective": ({"objective": "quality"}, "objective must be one of 'fitness', 'novelty', 'qd', got 'quality'"),
+    "objective": (
+        {"objective": "quality"},
+        "objective must be one of 'fitness', 'novelty', 'qd', 'archive', got 'quality'",
+    ),
     "strategy": ({"strategy": "cma"}, "unknown strategy 'cma'.*There are: sep-cma-es, sep-cma-es-stock, snes, open-es"),
     "tasks": ({"num_tasks": 70}, "num_tasks must be a multiple of the 22 functions, got 70; 66 or 88 would do"),
     "few tasks": ({"num_tasks": 5}, "num_tasks must be a multiple of the 22 functions, got 5; 22 would do"),

@@ -11,7 +11,7 @@ import pytest
 
 from lqd.evolution import compile_time
 from lqd.meta import config as configs
-from lqd.meta import generation, presets
+from lqd.meta import generation, inner_run, presets
 from lqd.meta.generation import EVOLVING, Generation
 from lqd.rules.learned.network import Architecture
 from lqd.rules.learned.rule import Learned
@@ -53,7 +53,7 @@ def by_hand(tiny):
     @jax.jit
     def alone(member):
         rule = generation.rule_from(member, tiny.architecture)
-        return generation.run_rule(rule, keys, tasks, tiny, jnp.int32(stage.num_generations), None)
+        return inner_run.run_rule(rule, keys, tasks, tiny, jnp.int32(stage.num_generations), None)
 
     return members, alone, key_tell
 

@@ -193,7 +193,7 @@ def test_nobody_left_is_not_valid():
 
 
 BAD = {
-    "name": ({"name": "fit"}, "objective must be one of 'fitness', 'novelty', 'qd', got 'fit'"),
+    "name": ({"name": "fit"}, "objective must be one of 'fitness', 'novelty', 'qd', 'archive', got 'fit'"),
     "form": ({"qd_form": "max"}, "qd_form must be one of 'product', 'sum', got 'max'"),
     "normalisation": ({"normalisation": "z"}, "normalisation must be one of 'rank', 'z-score', got 'z'"),
     "aggregation": ({"aggregation": "min"}, "aggregation must be one of 'mean', 'median', got 'min'"),

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import pathlib
 import random
 import re
 import shutil
@@ -20,7 +21,7 @@ import pytest
 import quick
 
 import lqd
-from lqd import statistics
+from lqd import cli, statistics
 from lqd.cli import main, rerun
 from lqd.errors import InvalidInput
 from lqd.io import manifest
@@ -524,7 +525,7 @@ def test_an_objective_sees_scaled_descriptors_in_training_too(tmp_path):
     assert train(out=tmp_path / "run", **again).num_meta_generations == 2
 
 
-def test_an_objective_of_ones_own(tmp_path):
+def test_an_objective_of_ones_own(tmp_path, capsys):
     given = TINY | {"objective": spread, "quiet": True, "save_every_s": 0}
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     outcome = train(out=whole, **given)
@@ -535,6 +536,17 @@ def test_an_objective_of_ones_own(tmp_path):
     assert verdict.score == pytest.approx(np.mean(wins))
     assert outcome.card["validation"]["score"] == pytest.approx(verdict.score)
     assert verdict.table["own"].std() > 0
+
+    # The summary calls it by its name, against each of the panel, in lines that fit.
+    train(out=whole, resume=True, objective=spread)
+    lines = capsys.readouterr().out.splitlines()
+    assert "held-out tasks in spread, over the panel" in " ".join(lines)
+    for rule in PANEL:
+        (line,) = (line for line in lines if f"spread   against {rule:7} won" in line)
+        row = outcome.card["validation"]["against"]["own"][rule]
+        assert f"won {row['win_rate']:6.1%}   effect {row['effect_size']:+.2f}" in line
+        assert row["ratio"] is None
+    assert all(len(line) <= 80 for line in lines if not line.startswith("Wrote"))
 
     train(out=cut, **given | {"num_meta_generations": 2})
     with pytest.raises(InvalidInput, match=r"is a function, 'spread .*', which is not saved with it; give it again"):
@@ -553,12 +565,13 @@ def test_an_objective_of_ones_own(tmp_path):
     ("objective", "message"),
     [
         (lambda fitness, descriptor: descriptor[0], r"objective must be a JAX function .* it returned float32\[2\]"),
-        (lambda fitness: 0.0, r"\(fitness \(8,\), descriptor \(8, 2\)\) -> number \(TypeError"),
+        (lambda f, d: f + d, r"\(fitness \(8,\), descriptor \(8, 2\)\) -> number \(ValueError"),
+        (lambda speed: 0.0, r"unknown parameter of the objective 'speed'.*There are: fitness, descriptor, archive, "),
         (lambda fitness, descriptor: float(fitness[0]), r"objective must be a JAX function .* \(Concretization"),
         (lambda fitness, descriptor: None, r"it returned None"),
         (lambda fitness, descriptor: fitness[0].astype(jnp.complex64), r"it returned complex64\[\]"),
         (Unhashable(), r"cannot be hashed; give a plain function"),
-        (7, r"objective must be one of 'fitness', 'novelty', 'qd', got 7"),
+        (7, r"objective must be one of 'fitness', 'novelty', 'qd', 'archive', got 7"),
         ("nov", r"objective must be one of"),
     ],
 )
@@ -576,8 +589,11 @@ def test_a_folder_in_use_is_refused(copy):
 BAD = {
     "preset": ({"preset": "big"}, "unknown preset 'big'. There are: smoke, small, reference, paper"),
     "setting": ({"sigm": 1}, "unknown setting 'sigm'. Did you mean 'sigma'"),
-    "objective": ({"objective": "speed"}, "objective must be one of 'fitness', 'novelty', 'qd', got 'speed'"),
-    "init": ({"init": "dnz"}, "init must be one of none, ga, ns, dns, me, lqd-f, "),
+    "objective": (
+        {"objective": "speed"},
+        "objective must be one of 'fitness', 'novelty', 'qd', 'archive', got 'speed'",
+    ),
+    "init": ({"init": "dnz"}, "--init must be one of none, ga, ns, dns, me, lqd-f, "),
     "time": ({"time_limit_s": 0}, "time_limit_s must be a finite number above 0, got 0"),
     "save": ({"save_every_s": -1}, "save_every_s must be a finite number of at least 0, got -1"),
     "stage": ({"add_stage": ["sigma=1"]}, "unknown field of a stage 'sigma'"),
@@ -767,11 +783,33 @@ def test_an_imitation_goes_on_without_being_told_of_whom(tmp_path, scripted):
 
 BAD_COMMANDS = {
     "preset": (["train", "--preset", "smal"], "'small' or 'smoke'? There are: smoke, small, reference, paper"),
-    "objective": (["train", "--objective", "qdscore"], "objective must be one of 'fitness', 'novelty', 'qd'"),
+    "objective": (["train", "--objective", "qdscore"], "--objective must be one of 'fitness', 'novelty', 'qd'"),
     "strategy": (["train", "--strategy", "adam"], "There are: sep-cma-es, sep-cma-es-stock, snes, open-es"),
-    "tasks": (["train", "--num-tasks", "64"], "num_tasks must be a multiple of the 22 functions, got 64; 44 or 66"),
+    "tasks": (["train", "--num-tasks", "64"], "--num-tasks must be a multiple of the 22 functions, got 64; 44 or 66"),
     "init": (["train", "--init", "missing.safetensors"], "init must be one of none, ga, ns, dns, me, lqd-f, "),
-    "process": (["train", "--process-id", "1"], "process_id are for --distributed"),
+    "process": (["train", "--process-id", "1"], "--process-id are for --distributed"),
+    "members": (
+        ["train", "--meta-population-size", "2"],
+        "--meta-population-size must be a whole number of at least 4",
+    ),
+    "chunks": (
+        ["train", "--meta-population-size", "66"],
+        "--meta-population-size=66 in chunks of 64 does not divide; ",
+    ),
+    "stage": (
+        ["train", "--add-stage", "num_tasks=22"],
+        "--add-stage must say num_meta_generations=..., got 'num_tasks",
+    ),
+    "validation": (["imitate", "ns", "--validation-tasks", "3"], "--validation-tasks must be a multiple of the 22"),
+    "cluster": (["train", "--distributed"], "elsewhere give --coordinator-address HOST:PORT, --num-processes N and"),
+    "address": (
+        ["train", "--distributed", "--coordinator-address", "host0"],
+        "--coordinator-address must be host:port",
+    ),
+    "number": (
+        ["train", "--distributed", "--num-processes", "2", "--process-id", "2"],
+        "--process-id must be 0 to 1, of --num-",
+    ),
     "teacher": (["imitate", "random"], "There are: ga, ns, dns, me"),
 }
 
@@ -800,7 +838,70 @@ def test_bad_figures_end_in_one_line(whole, tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
-# --- several processes ---
+# --- several devices, and processes ---
+
+
+@pytest.mark.parametrize(("num_devices", "chunk_size"), [(1, 8), (2, 4), (4, 2), (8, 1)])
+def test_several_devices_need_no_flag(tmp_path, settled, monkeypatch, capsys, num_devices, chunk_size):
+    """The chunks are chosen when a run begins, and kept on whatever it goes on."""
+    free = {name: value for name, value in (TINY | {"meta_population_size": 8}).items() if name != "chunk_size"}
+    monkeypatch.setattr(jax, "device_count", lambda: num_devices)
+    assert settled(out=tmp_path / "run", **free) == config_of(free | {"chunk_size": chunk_size})
+    with pytest.raises(Reached):
+        train(out=tmp_path / "run", **free)
+    line = f"{num_devices} devices share the members, {chunk_size} at a time on each (chunk_size).\n"
+    assert capsys.readouterr().out.partition("evolving")[0] == (line if num_devices > 1 else "")
+    out = begun(tmp_path / "begun", config_of(free | {"chunk_size": 1}), 2)
+    for given in (free, {}, {"preset": None}, free | {"num_meta_generations": 9}):
+        assert settled(out=out, resume=True, **given).chunk_size == 1
+    with pytest.raises(InvalidInput, match="holds this run, 2 of 4 meta-generations done"):
+        train(out=out, quiet=True, **free)
+
+
+def test_chunks_that_were_asked_for_are_not_changed(tmp_path, settled, monkeypatch):
+    out = begun(tmp_path / "run", config_of(TINY | {"meta_population_size": 8, "chunk_size": 4}), 2)
+    with pytest.raises(InvalidInput, match="differs in chunk_size: 4 there, 2 here"):
+        train(out=out, resume=True, quiet=True, **TINY | {"meta_population_size": 8})
+    monkeypatch.setattr(jax, "device_count", lambda: 4)
+    with pytest.raises(InvalidInput, match=r"chunks of 4, .*: 8 members are 2 chunks, .* with 1 or 2 of them"):
+        train(out=out, resume=True, quiet=True)
+    with pytest.raises(InvalidInput, match="meta_population_size=6 cannot be shared by 4 devices; 4 or 8 can"):
+        train(out=tmp_path / "new", quiet=True, **COMMON | STAGE | {"meta_population_size": 6})
+
+
+JOIN = """
+import sys
+from lqd.cli.train import _join
+_join(dict.fromkeys(("coordinator_address", "num_processes", "process_id")))
+import jax
+print(jax.process_index(), jax.process_count(), jax.device_count())
+"""
+
+
+def test_under_slurm_processes_find_each_other(start_python, monkeypatch):
+    job = {"SLURM_JOB_ID": str(free_port() % 4096), "SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_NTASKS": "2"}
+    running = []
+    for i in "01":
+        for name, value in (job | {"SLURM_PROCID": i, "SLURM_LOCALID": i}).items():
+            monkeypatch.setenv(name, value)
+        running.append(start_python(JOIN))
+    for number, process in enumerate(running):
+        said, errors = process.communicate(timeout=600)
+        assert process.returncode == 0, errors
+        assert said.split() == [str(number), "2", "2"]
+
+
+def test_the_pods_of_kubernetes_run_what_the_two_processes_above_do():
+    """Their flags; and the name of the first one is that of the Job, and of the Service."""
+    page = (pathlib.Path(__file__).parents[2] / "docs/howto/cluster.md").read_text()
+    (manifest,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
+    (words,) = re.findall(r"^ +exec\n +lqd (.*?)\n +resources", manifest, re.M | re.S)
+    command = cli.parse([word.replace("$JOB_COMPLETION_INDEX", "1") for word in words.split()])
+    assert (command.distributed, command.num_processes, command.process_id) == (True, 2, 1)
+    assert command.coordinator_address == "lqd-0.lqd:1234"
+    assert re.findall(r"name: (\w+) }\n", manifest) == ["lqd", "lqd", "lqd"]  # Service, its selector, Job
+    assert re.findall(r"(?:completions|parallelism): (\d+)", manifest) == ["2", "2"]
+    assert "subdomain: lqd\n" in manifest
 
 
 def free_port():
@@ -809,14 +910,20 @@ def free_port():
         return server.getsockname()[1]
 
 
-def test_two_processes_with_two_devices_give_the_bits_of_one(tmp_path, lqd_train):
-    # Plain tasks: what takes time here is that each device compiles the programs for itself.
-    plain = {"functions": ("sphere",), "noise": False, "rotate": False}
-    settings = TINY | plain | {"meta_population_size": 8, "num_meta_generations": 3}
+# Plain tasks: what takes time is that each device compiles the programs for itself.
+ON = {
+    "bbob": TINY | {"functions": ("sphere",), "noise": False, "rotate": False},
+    "several families": {n: v for n, v in TINY.items() if n != "functions"}
+    | {"tasks": "arm-small,noisy-arm-small", "shapes": ("population_size=6", "batch_size=3 num_generations=2,4")},
+}
+
+
+@pytest.mark.parametrize("case", ON)
+def test_two_processes_with_two_devices_give_the_bits_of_one(tmp_path, lqd_train, case):
+    settings = ON[case] | {"meta_population_size": 8, "num_meta_generations": 3}
     cluster = ("--distributed", "--coordinator-address", f"127.0.0.1:{free_port()}", "--num-processes", "2")
-    running = [
-        lqd_train(tmp_path / "two", settings, "--quiet", *cluster, "--process-id", i, num_devices=2) for i in "01"
-    ]
+    free = {name: value for name, value in settings.items() if name != "chunk_size"}  # 2 is what four devices get
+    running = [lqd_train(tmp_path / "two", free, "--quiet", *cluster, "--process-id", i, num_devices=2) for i in "01"]
     for process in running:
         status, errors = finished(process)
         assert status == 0, errors

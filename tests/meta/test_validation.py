@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 from lqd.io.files import read_arrays
-from lqd.meta import generation, presets, validation
+from lqd.meta import generation, inner_run, presets, validation
 from lqd.meta.objective import NAMES
 from lqd.meta.validation import PANEL, Validator, compare, gain
 from lqd.rules import catalogue
@@ -68,6 +68,16 @@ def test_a_ratio_above_one_is_better():
     assert compare(-close, -far, "qd").ratio == pytest.approx(0.5)
 
 
+def test_what_a_users_function_says_may_have_any_sign():
+    ours, theirs = np.array([1.0, -1.0, 3.0, -5.0]), np.array([-2.0, -2.0, 3.5, -9.0])
+    found = compare(ours, theirs, "own")
+    assert found.win_rate == 0.75
+    assert found.effect_size == pytest.approx((3 + 2 + 4 - 1) / 10)  # differences 3, 1, -0.5, 4
+    assert found.ratio is None
+    assert compare(np.array([np.nan]), np.zeros(1), "own")[:2] == (0.0, 0.0)
+    assert compare(np.array([-np.inf]), np.zeros(1), "own")[:2] == (0.0, -1.0)
+
+
 def test_the_optimum_reached_is_no_infinite_ratio():
     assert compare(np.zeros(1), np.array([-1e-6]), "fitness").ratio == pytest.approx(100)
     assert compare(np.zeros(2), np.zeros(2), "fitness") == (0.5, 0, 1)
@@ -123,7 +133,7 @@ def test_a_rule_of_the_panel_is_that_rule_on_its_own(validator, tiny, name, numb
     settings = {"descriptor_bounds": task.descriptor_bounds, "num_cells": tiny.population_size} if name == "me" else {}
     rule = catalogue.rule(name, **settings)
     num_generations = jnp.int32(tiny.validation.num_generations)
-    run = jax.jit(lambda keys: generation.run_rule(rule, keys, Repeated(task, 1), tiny, num_generations, None))
+    run = jax.jit(lambda keys: inner_run.run_rule(rule, keys, Repeated(task, 1), tiny, num_generations, None))
     for measure, value in run(validator._keys[number : number + 1]).items():
         np.testing.assert_allclose(validator.panel[name][measure][number], value[0], rtol=1e-4, err_msg=measure)
 
@@ -132,7 +142,7 @@ def test_a_learned_rule_is_judged_by_what_it_does(validator, tiny):
     learned = Learned.init(jax.random.key(1), tiny.architecture)
     verdict = validator(np.asarray(generation.flat_from(learned)))
     num_generations = jnp.int32(tiny.validation.num_generations)
-    run = jax.jit(lambda *given: generation.run_rule(learned, *given[:2], tiny, num_generations, given[2]))
+    run = jax.jit(lambda *given: inner_run.run_rule(learned, *given[:2], tiny, num_generations, given[2]))
     for measure, value in run(validator._keys, validator.tasks, validator.f_rand).items():
         np.testing.assert_allclose(verdict.table[measure], value, rtol=1e-4, atol=1e-6, err_msg=measure)
     assert verdict.comparisons.keys() == {(measure, rule) for measure in NAMES for rule in PANEL}

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from lqd.cli.learning import Learning, end
+from lqd.cli.learning import Learning, by_their_flags, end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,4 +22,6 @@ class Imitate(Learning):
         from lqd.meta import train
 
         given = self.given()
-        end(train.imitate(given.pop("rule"), **given).stopped_by)
+        with by_their_flags(self):
+            outcome = train.imitate(given.pop("rule"), **given)
+        end(outcome.stopped_by)

@@ -1,12 +1,16 @@
 """The flags that `lqd train` and `lqd imitate` have in common, and how both end."""
 
+import contextlib
 import dataclasses
 import pathlib
+import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import tyro
+
+from lqd.errors import InvalidInput
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +85,25 @@ class Learning:
         return {
             field.name: getattr(self, field.name) for field in fields if field.name in always or self._is_given(field)
         }
+
+
+@contextlib.contextmanager
+def by_their_flags(command: Learning) -> Iterator[None]:
+    """Errors about an argument of `lqd.train` name the flag that stands for it."""
+    try:
+        yield
+    except InvalidInput as error:
+        error.args = (_with_flags(str(error), command),)
+        raise
+
+
+def _with_flags(message: str, command: Learning) -> str:
+    names = "|".join(field.name for field in dataclasses.fields(command) if field.init)
+    if message.startswith("add_stage"):  # within it, names are words and not flags
+        return message.replace("add_stage", "--add-stage", 1)
+    several = "|".join(name for name in names.split("|") if "_" in name)
+    found = re.compile(rf"^(?:{names})(?= must)|(?<![\w.'\"-])(?:{several})(?==| must| \(|:)")
+    return found.sub(lambda match: "--" + match[0].replace("_", "-"), message)
 
 
 def end(stopped_by: str | None) -> None:

@@ -1,8 +1,9 @@
 """`lqd train`."""
 
 import dataclasses
+from typing import Any
 
-from lqd.cli.learning import Learning, end
+from lqd.cli.learning import Learning, by_their_flags, end
 from lqd.errors import InvalidInput
 
 
@@ -11,7 +12,11 @@ class Train(Learning):
     """Discover a competition rule by meta-black-box optimisation, from scratch or from a hand-made one."""
 
     objective: str | None = None
-    """fitness (the default), novelty or qd."""
+    """fitness (the default), novelty, qd or archive."""
+    tasks: tuple[str, ...] = ()
+    """What to train on instead of BBOB, with shares: 'bbob-wide=2,arm-small,clipped,module:name'."""
+    shapes: tuple[str, ...] = ()
+    """Sizes of inner runs to draw from: 'population_size=64 batch_size=16 num_generations=64,256 descriptor_dim=4'."""
     init: str | None = None
     """none, a hand-made rule to imitate first (ns, dns, ga, me), or weights: of a rule in the box, a file, a folder."""
     num_meta_generations: int | None = None
@@ -38,6 +43,8 @@ class Train(Learning):
     """Of each task's values over the members: rank or z-score."""
     aggregation: str | None = None
     """Of the normalised values over the tasks: mean or median."""
+    num_cells: int | None = None
+    """Of the passive archive, for objectives that look at it."""
     noise: bool = True
     """Noise on the tasks; the default is the resumed run's, where there is one."""
     rotate: bool = True
@@ -48,6 +55,10 @@ class Train(Learning):
     line_sigma: float | None = None
     validation_every: int | None = None
     """Meta-generations between validations."""
+    validation_on: tuple[str, ...] = ()
+    """Further tasks to validate on: 'name=long tasks=arm-large num_generations=1000 num_tasks=32'."""
+    validation_aggregate: str | None = None
+    """What counts of their scores: mean or worst."""
     distributed: bool = False
     """One of several processes, found from the cluster's environment or by the three flags below."""
     coordinator_address: str | None = None
@@ -59,11 +70,34 @@ class Train(Learning):
         given = self.given()
         cluster = {name: given.pop(name, None) for name in ("coordinator_address", "num_processes", "process_id")}
         if given.pop("distributed"):
-            import jax
-
-            jax.distributed.initialize(**cluster)
+            _join(cluster)
         elif any(value is not None for value in cluster.values()):
-            raise InvalidInput("coordinator_address, num_processes and process_id are for --distributed.")
+            raise InvalidInput("--coordinator-address, --num-processes and --process-id are for --distributed.")
         from lqd.meta import train
 
-        end(train.train(**given).stopped_by)
+        with by_their_flags(self):
+            outcome = train.train(**given)
+        end(outcome.stopped_by)
+
+
+def _join(cluster: dict[str, Any]) -> None:
+    """Meets the other processes."""
+    import jax
+
+    address, num = cluster["coordinator_address"], cluster["num_processes"]
+    if address is not None and not address.rpartition(":")[2].isdigit():
+        raise InvalidInput(f"--coordinator-address must be host:port, of the first process, got {address!r}.")
+    if cluster["process_id"] is not None and num is not None and not 0 <= cluster["process_id"] < num:
+        raise InvalidInput(
+            f"--process-id must be 0 to {num - 1}, of --num-processes {num}, got {cluster['process_id']}."
+        )
+    try:
+        jax.distributed.initialize(**cluster)
+    except (ValueError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InvalidInput(
+            f"--distributed: this process cannot join the others ({reason}). Slurm, Open MPI, Kubernetes and "
+            f"cloud TPUs say who is who; elsewhere give --coordinator-address HOST:PORT, --num-processes N and "
+            f"--process-id I, from 0 to N - 1, to each process. On one machine leave --distributed out: it uses all "
+            f"devices."
+        ) from error

@@ -1,8 +1,10 @@
 """Progress bars. Whatever they say is text; one that cannot be written never ends the work that it is about."""
 
 import contextlib
+import functools
 import importlib.util
 import sys
+from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -43,9 +45,18 @@ def is_watched() -> bool:
 
 
 def progress(*columns: str) -> "Progress":
-    """Bars with these columns: "bar", "count", "left" (the time), or a format such as "{task.description}"."""
+    """Bars with these columns: "bar", "narrow bar" (beside much text), "count", "left" (the time), or a format.
+
+    Such as "{task.description}".
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    kinds = {"bar": BarColumn, "count": MofNCompleteColumn, "left": TimeRemainingColumn}
+    narrow = functools.partial(BarColumn, bar_width=12)
+    kinds: dict[str, Callable[[], Any]] = {
+        "bar": BarColumn,
+        "narrow bar": narrow,
+        "count": MofNCompleteColumn,
+        "left": TimeRemainingColumn,
+    }
     made = [kinds[column]() if column in kinds else TextColumn(column, markup=False) for column in columns]
     return Progress(*made, console=_console())

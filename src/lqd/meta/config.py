@@ -7,6 +7,7 @@ Deliberately not here: time limits, logging, how often states are saved. They do
 """
 
 import dataclasses
+import functools
 from typing import Any
 
 from lqd import checks
@@ -14,51 +15,74 @@ from lqd.errors import InvalidInput, unknown
 from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
 from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA, IsoLine
 from lqd.io import records
+from lqd.meta import mixture, suite
 from lqd.meta import strategy as strategies
+from lqd.meta.family import Family
 from lqd.meta.imitation.settings import Imitation
 from lqd.meta.imitation.teachers import TEACHERS
+from lqd.meta.mixture import Part, Shape
 from lqd.meta.objective import Objective
+from lqd.meta.suite import Entry
 from lqd.meta.tasks import Distribution
 from lqd.rules.learned.network import Architecture
 
 # Of the held-out tasks, the largest there is. They and an imitation fold the same number into their seeds.
 VALIDATION_SEED = 2**32 - 1
+NUM_CELLS = 1024  # of the passive archive, for objectives that look at one
+
+
+STAGE_NUMBERS = ("num_meta_generations", "meta_population_size", "num_tasks", "num_generations")
 
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """So many meta-generations of M members on K tasks, each run for T generations."""
+    """So many meta-generations of M members on K tasks, each run for T generations.
+
+    With `shapes`, each meta-generation has one of them, drawn by its number.
+    """
 
     num_meta_generations: int
     meta_population_size: int
     num_tasks: int
     num_generations: int = 256
+    shapes: tuple[Shape, ...] = ()
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            least = {"meta_population_size": 4, "num_meta_generations": 0}.get(field.name, 1)
-            checks.whole(field.name, getattr(self, field.name), least)
+        for name in STAGE_NUMBERS:
+            least = {"meta_population_size": 4, "num_meta_generations": 0}.get(name, 1)
+            checks.whole(name, getattr(self, name), least)
+        object.__setattr__(self, "shapes", mixture.shapes(self.shapes))
 
 
-STAGE_FIELDS = tuple(field.name for field in dataclasses.fields(Stage))
+STAGE_FIELDS = (*STAGE_NUMBERS, "shapes")
 
 
 @dataclasses.dataclass(frozen=True)
 class Validation:
-    """Held-out tasks, the same for every run: `num_tasks` of them every `every` meta-generations."""
+    """Held-out tasks, the same for every run: `num_tasks` of them every `every` meta-generations.
+
+    And those of the entries `on`, which count as much; what counts is the mean, or the worst, over all of them.
+    """
 
     every: int = 16
     num_tasks: int = 528
     num_generations: int = 256
+    on: tuple[Entry, ...] = ()
+    aggregate: str = "mean"
 
     def __post_init__(self):
+        object.__setattr__(self, "on", suite.entries(self.on))
+        checks.one_of("validation_aggregate", self.aggregate, ("mean", "worst"))
         checks.whole("validation_every", self.every, 1)
         checks.whole("validation_generations", self.num_generations, 1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A whole run. `init` is 'none', a hand-made rule to imitate first, or weights: a name or a file."""
+    """A whole run. `init` is 'none', a hand-made rule to imitate first, or weights: a name or a file.
+
+    It is trained on `tasks`, or where there are none on BBOB's `distribution` alone.
+    """
 
     stages: tuple[Stage, ...]
     objective: Objective = dataclasses.field(default_factory=Objective)
@@ -77,6 +101,8 @@ class Config:
     architecture: Architecture = dataclasses.field(default_factory=Architecture)
     distribution: Distribution = dataclasses.field(default_factory=Distribution)
     validation: Validation = dataclasses.field(default_factory=Validation)
+    tasks: tuple[Part, ...] = ()
+    num_cells: int = NUM_CELLS
 
     def __post_init__(self):
         if self.strategy not in strategies.NAMES:
@@ -87,30 +113,76 @@ class Config:
             checks.real(name, getattr(self, name))
         for name in ("population_size", "batch_size", "chunk_size"):
             checks.whole(name, getattr(self, name), 2 if name == "population_size" else 1)
+        checks.size("num_cells", self.num_cells)
         checks.seed(self.seed)
         if self.seed == VALIDATION_SEED and self.init in TEACHERS:
             raise InvalidInput(
                 f"seed {self.seed} is that of the validation tasks: an imitation (of {self.init!r}) would draw its "
                 f"populations from their keys. Give another seed."
             )
-        architecture = dataclasses.replace(self.architecture, descriptor_dim=self.distribution.descriptor_dim)
-        object.__setattr__(self, "architecture", architecture)
+        if len(self.tasks) == 1 and isinstance(only := self.tasks[0].family, Distribution):
+            object.__setattr__(self, "distribution", only)  # the same run, however it was asked for
+            object.__setattr__(self, "tasks", ())
+        object.__setattr__(self, "architecture", self._fitting_architecture())
         imitation = dataclasses.replace(
             self.imitation,
             population_size=self.population_size,
             batch_size=self.batch_size,
             functions=self.distribution.functions,
+            tasks=tuple((part.family, part.share) for part in self.parts),
+            iso_sigma=self.iso_sigma,
+            line_sigma=self.line_sigma,
         )
         object.__setattr__(self, "imitation", imitation)
-        self.distribution.check_num_tasks("validation_tasks", self.validation.num_tasks)
+        self.divided("validation_tasks", self.validation.num_tasks)
         for stage in self.stages:
-            self.distribution.check_num_tasks("num_tasks", stage.num_tasks)
+            self.divided("num_tasks", stage.num_tasks)
             if self.strategy == "open-es" and stage.meta_population_size % 2:
                 raise InvalidInput(
                     f"meta_population_size must be even for open-es (it samples in mirrored pairs), "
                     f"got {stage.meta_population_size}."
                 )
             check_division(stage.meta_population_size, self.chunk_size, 1)
+
+    def _fitting_architecture(self) -> Architecture:
+        """For the descriptors of the tasks. Recipe 2 takes any number of them, and weights say just one."""
+        for stage in self.stages:
+            for shape in stage.shapes:
+                if shape.descriptor_dim is not None and not any(map(mixture.can_be_reshaped, self.families)):
+                    raise InvalidInput(
+                        f"shapes: descriptor_dim={shape.descriptor_dim}, but the number of descriptors of "
+                        f"{', '.join(family.name for family in self.families)} is fixed."
+                    )
+        shapes = (Shape(), *(shape for stage in self.stages for shape in stage.shapes))
+        dims = {mixture.reshaped(family, shape).descriptor_dim for family in self.families for shape in shapes}
+        dims |= {entry.family.descriptor_dim for entry in self.validation.on}
+        if self.architecture.recipe == 1 and len(dims) > 1:
+            raise InvalidInput(
+                f"recipe 1 is tied to one number of descriptors, and these tasks have "
+                f"{', '.join(map(str, sorted(dims)))}: give recipe=2 (--recipe 2), or tasks with the same number."
+            )
+        if self.tasks and self.architecture.recipe == 2:
+            return self.architecture
+        return dataclasses.replace(self.architecture, descriptor_dim=self.families[0].descriptor_dim)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All families that the run is trained on, with their shares."""
+        return self.tasks or (Part(self.distribution),)
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        return tuple(part.family for part in self.parts)
+
+    def divided(self, argument: str, num_tasks: int) -> tuple[int, ...]:
+        """How many of the tasks are of each family."""
+        if self.tasks:
+            return mixture.divided(argument, num_tasks, self.tasks)
+        return (self.distribution.check_num_tasks(argument, num_tasks),)
+
+    def at(self, shape: Shape) -> "Config":
+        """The run with the sizes of a shape."""
+        return self if shape == Shape() else _at(self, shape.population_size, shape.batch_size)
 
     @property
     def num_meta_generations(self) -> int:
@@ -125,9 +197,13 @@ class Config:
     def operator(self) -> IsoLine:
         return IsoLine.with_steps(self.iso_sigma, self.line_sigma)
 
-    def check_objective(self) -> None:
-        """An error, before anything compiles, if the objective is a function that cannot be called."""
-        self.objective.check(self.population_size, self.distribution.descriptor_dim)
+    def check(self) -> None:
+        """An error, before anything compiles, if a function or a family of the user's cannot be used."""
+        for family in (*self.families, *(entry.family for entry in self.validation.on)):
+            if isinstance(family, mixture.NotGiven):
+                raise family.missing()
+            mixture.check_measurable(family, self.objective.needs_f_opt)
+        self.objective.check(self.population_size, self.families[0].descriptor_dim, self.num_cells)
 
     def stage_at(self, meta_generation: int) -> tuple[int, Stage]:
         """Number of the stage that a meta-generation belongs to, and the stage."""
@@ -154,11 +230,49 @@ def check_division(meta_population_size: int, chunk_size: int, num_devices: int)
     )
 
 
+@functools.lru_cache(maxsize=64)
+def _at(config: Config, population_size: int | None, batch_size: int | None) -> Config:
+    sizes: dict[str, Any] = {"population_size": population_size, "batch_size": batch_size}
+    return dataclasses.replace(config, **{name: size for name, size in sizes.items() if size is not None})
+
+
 def to_dict(config: Config) -> dict[str, Any]:
-    """As plain values for JSON; of a function of the user's, what identifies it."""
-    own = config.objective.identity(config.population_size, config.distribution.descriptor_dim)
-    objective = dataclasses.replace(config.objective, own=own)
-    return dataclasses.asdict(dataclasses.replace(config, objective=objective))
+    """As plain values for JSON; of a function or a family of the user's, what identifies it.
+
+    What only newer runs have is left out where it is empty: the others' files stay what they were.
+    """
+    own = config.objective.identity(config.population_size, config.families[0].descriptor_dim, config.num_cells)
+    changed = {
+        "objective": dataclasses.asdict(dataclasses.replace(config.objective, own=own)),
+        "stages": tuple(_without_empty(dataclasses.asdict(stage), "shapes") for stage in config.stages),
+        "tasks": mixture.parts_to_dicts(config.tasks),
+        "imitation": _imitation_to_dict(config.imitation),
+        "num_cells": None if config.num_cells == NUM_CELLS else config.num_cells,
+        "validation": _validation_to_dict(config.validation),
+    }
+    names = [field.name for field in dataclasses.fields(config) if field.name not in changed]
+    content = {name: _plain(getattr(config, name)) for name in names}
+    return _without_empty(content | changed, "tasks", "num_cells")
+
+
+def _imitation_to_dict(imitation: Imitation) -> dict[str, Any]:
+    """Without what it has from the run."""
+    plain = dataclasses.asdict(dataclasses.replace(imitation, tasks=()))
+    return {name: value for name, value in plain.items() if name not in ("tasks", "iso_sigma", "line_sigma")}
+
+
+def _validation_to_dict(validation: Validation) -> dict[str, Any]:
+    plain = {field.name: getattr(validation, field.name) for field in dataclasses.fields(validation)}
+    plain |= {"on": suite.to_dicts(validation.on), "aggregate": validation.aggregate if validation.on else ""}
+    return _without_empty(plain, "on", "aggregate")
+
+
+def _plain(part: Any) -> Any:
+    return dataclasses.asdict(part) if dataclasses.is_dataclass(part) and not isinstance(part, type) else part
+
+
+def _without_empty(content: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if value or name not in names}
 
 
 def shortened(config: Config, num_meta_generations: int) -> Config:
@@ -173,7 +287,11 @@ def shortened(config: Config, num_meta_generations: int) -> Config:
 def from_dict(content: dict[str, Any]) -> Config:
     """What `to_dict` made, after a passage through JSON."""
     imitation = content["imitation"] | {"functions": content["distribution"]["functions"]}
-    return records.read(Config, content | {"imitation": imitation})
+    tasks = mixture.dicts_to_parts(content.get("tasks", ()))
+    validation = content["validation"]
+    if "on" in validation:
+        validation = validation | {"on": suite.from_dicts(validation["on"])}
+    return records.read(Config, content | {"imitation": imitation, "tasks": tasks, "validation": validation})
 
 
 def differences(old: Config, new: Config, num_done: int) -> list[str]:
@@ -181,9 +299,13 @@ def differences(old: Config, new: Config, num_done: int) -> list[str]:
 
     More meta-generations and further stages are the same run, as long as what is already done would be done alike.
     """
-    first, second = _flat(to_dict(old)), _flat(to_dict(new))
-    names = [n for n in sorted(first.keys() | second.keys()) if not n.startswith("stages")]
+    first, second = mixture.flat(to_dict(old)), mixture.flat(to_dict(new))
+    names = [n for n in sorted(first.keys() | second.keys()) if n not in ("stages", "tasks", "validation.on")]
     found = [f"{n}: {first.get(n)!r} there, {second.get(n)!r} here" for n in names if first.get(n) != second.get(n)]
+    if old.tasks or new.tasks:
+        found = [line for line in found if not line.startswith(("distribution.", "imitation.functions"))]
+        found += mixture.differences("tasks", *(mixture.parts_to_dicts(config.parts) for config in (old, new)))
+    found += suite.differences(*(suite.to_dicts(config.validation.on) for config in (old, new)))
     if num_done > new.num_meta_generations:
         found.append(f"num_meta_generations: {num_done} already done there, {new.num_meta_generations} here")
     else:
@@ -192,14 +314,12 @@ def differences(old: Config, new: Config, num_done: int) -> list[str]:
             changed = [n for n in STAGE_FIELDS[1:] if getattr(before, n) != getattr(now, n)]
             if changed:
                 found += [
-                    f"{n} (meta-generation {done}): {getattr(before, n)} there, {getattr(now, n)} here" for n in changed
+                    f"{n} (meta-generation {done}): {_shown(getattr(before, n))} there, {_shown(getattr(now, n))} here"
+                    for n in changed
                 ]
                 break
     return found
 
 
-def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in content.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return flat
+def _shown(value: int | tuple[Shape, ...]) -> str:
+    return "; ".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value)

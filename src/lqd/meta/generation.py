@@ -21,20 +21,19 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, Key
 
-from lqd.evolution import loop
-from lqd.meta import objective
+from lqd.meta import mixture, objective
 from lqd.meta.config import Config, Stage, check_division
+from lqd.meta.family import Family, TrainingTasks
+from lqd.meta.inner_run import anchors, run_trained
 from lqd.meta.objective import Measures
 from lqd.meta.strategy import State, Strategy
 from lqd.rules.learned.network import Architecture, init_params
 from lqd.rules.learned.rule import Learned
-from lqd.rules.protocol import Rule, ready
-from lqd.tasks.anchors import random_search
-from lqd.tasks.bbob.instances import LandscapeBatch
 from lqd.types import pytree
 
 AXIS = "members"
 STARTING, IMITATING, EVOLVING = range(3)  # what a run's seed is folded with: one stream of keys for each use
+FURTHER = 0xFA000000  # folded, plus the number of a family after the first, into the keys of the first
 Report = dict[str, Float[Array, ""]]
 
 
@@ -68,56 +67,15 @@ def strategy_of(config: Config, stage: Stage) -> Strategy:
     )
 
 
-def run_rule(
-    rule: Rule,
-    keys: Key[Array, " K"],
-    tasks,
-    config: Config,
-    num_generations: Int[Array, ""],
-    f_rand: Float[Array, " K"] | None,
-) -> Measures:
-    """One rule on every task, and what is measured of its final populations, on noiseless fitness."""
-    fitness, descriptor = final_populations(rule, keys, tasks, config, num_generations)
-    own = config.objective.own
-    measures = functools.partial(objective.measures, own=own if callable(own) else None)
-    if f_rand is None:
-        return jax.vmap(measures)(fitness, descriptor)
-    f_opt = tasks.f_opt.astype(fitness.dtype)
-    return jax.vmap(measures)(fitness, descriptor, f_rand.astype(fitness.dtype), f_opt)
-
-
-def run_scaled(rule: Rule, keys, tasks: LandscapeBatch, config: Config, num_generations, f_rand) -> Measures:
-    """The same with descriptors scaled to [-1, 1]; but novelties and QD scores are in the tasks' own units."""
-    measured = run_rule(rule, keys, tasks.with_unit_descriptors(), config, num_generations, f_rand)
-    return measured | {
-        name: measured[name] * tasks.descriptor_half_width for name in ("novelty", "qd") if name in measured
-    }
-
-
-def final_populations(rule: Rule, keys: Key[Array, " K"], tasks, config: Config, num_generations: Int[Array, ""]):
-    """Noiseless fitness (K, N) and descriptors (K, N, D) that one rule ends with on every task."""
-    rule, operator = ready(rule), config.operator
-    state = loop.begin(keys, tasks, rule, config.population_size)
-    state, _ = loop.evolve(
-        lambda state: loop.step(state, tasks, rule, operator, config.batch_size), state, num_generations[None]
-    )
-    population = state.population
-    return jnp.where(population.filled, tasks.noiseless(population.x), -jnp.inf), population.descriptor
-
-
-def anchors(key: Key[Array, ""], tasks: LandscapeBatch, config: Config, num_generations) -> Float[Array, " K"]:
-    """What random search reaches on each task with the evaluations that a run has."""
-    return random_search(key, tasks, config.population_size + num_generations * config.batch_size).f_rand
-
-
 @pytree
 class Prepared:
     """What all members of a meta-generation share, and the members."""
 
     members: Float[Array, "M n"]
-    tasks: LandscapeBatch
+    tasks: TrainingTasks
     keys: Key[Array, " K"]
     f_rand: Float[Array, " K"] | None
+    f_worst: Float[Array, " K"] | None
 
 
 def _keys_of(seed: Int[Array, ""], meta_generation: Int[Array, ""]) -> Key[Array, " 5"]:
@@ -126,24 +84,46 @@ def _keys_of(seed: Int[Array, ""], meta_generation: Int[Array, ""]) -> Key[Array
     return jax.random.split(key, 5)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def prepare(config: Config, stage: Stage, state: State, seed, meta_generation, num_generations) -> Prepared:
-    key_ask, key_tasks, key_runs, key_anchors, _ = _keys_of(seed, meta_generation)
-    members = strategy_of(config, stage).ask(key_ask, state)
-    tasks = config.distribution.sample(key_tasks, stage.num_tasks)
-    f_rand = anchors(key_anchors, tasks, config, num_generations) if config.objective.needs_anchors else None
-    return Prepared(members, tasks, jax.random.split(key_runs, stage.num_tasks), f_rand)
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def prepare(
+    config: Config, stage: Stage, family: Family, state: State, seed, meta_generation, num_evaluations
+) -> Prepared:
+    """The members, and the tasks of the run's first family."""
+    members = strategy_of(config, stage).ask(_keys_of(seed, meta_generation)[0], state)
+    return _with_tasks(config, stage, 0, family, members, seed, meta_generation, num_evaluations)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def prepare_further(config, stage, number: int, family, members, seed, meta_generation, num_evaluations) -> Prepared:
+    """The same members, and the tasks of a further family."""
+    return _with_tasks(config, stage, number, family, members, seed, meta_generation, num_evaluations)
+
+
+def _with_tasks(config, stage, number, family, members, seed, meta_generation, num_evaluations) -> Prepared:
+    _, key_tasks, key_runs, key_anchors, _ = keys_of_part(_keys_of(seed, meta_generation), number)
+    num_tasks = config.divided("num_tasks", stage.num_tasks)[number]
+    tasks = family.sample(key_tasks, num_tasks)
+    found = anchors(key_anchors, tasks, num_evaluations) if config.objective.needs_anchors else None
+    f_rand = None if found is None or not config.objective.needs_f_rand else found.f_rand
+    f_worst = None if found is None or not config.objective.needs_f_worst else found.f_worst
+    return Prepared(members, tasks, jax.random.split(key_runs, num_tasks), f_rand, f_worst)
+
+
+def keys_of_part(keys: Key[Array, " N"], number: int) -> Key[Array, " N"]:
+    """Those of the first family are the ones there were before a run could have several."""
+    return keys if number == 0 else jax.vmap(lambda key: jax.random.fold_in(key, FURTHER + number))(keys)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def run_chunk(config: Config, chunk: int, prepared: Prepared, first, num_generations) -> Measures:
     """Members `first` and after, as many as a chunk holds, on every task."""
     members = jax.lax.dynamic_slice_in_dim(prepared.members, first, chunk)
-    run_on = run_rule if config.objective.own is None else run_scaled
 
     def run(flat):
         rule = rule_from(flat, config.architecture)
-        return run_on(rule, prepared.keys, prepared.tasks, config, num_generations, prepared.f_rand)
+        return run_trained(
+            rule, prepared.keys, prepared.tasks, config, num_generations, prepared.f_rand, prepared.f_worst
+        )  # fmt: skip
 
     return jax.vmap(run)(members)
 
@@ -175,41 +155,67 @@ class Generation:
 
     A placed state is a list with one copy per device of this process. A call takes it over (its buffers are reused),
     starts everything and returns at once; the results can be waited for, or handed to the next call.
+
+    The runs of each family in each shape are one program; everything about the members is one for all of them.
     """
 
     def __init__(self, config: Config, stage: Stage):
+        self.config, self.stage = config, stage
         self.devices = jax.local_devices()
         self._mesh = Mesh(np.asarray(jax.devices()), (AXIS,))
         self._seed = np.uint32(config.seed)
-        self._num_generations = np.int32(stage.num_generations)
         self._chunk = min(config.chunk_size, stage.meta_population_size)
         self._num_chunks = check_division(stage.meta_population_size, config.chunk_size, jax.device_count())
-        self._prepare = functools.partial(prepare, config, stage)
-        self._run_chunk = functools.partial(run_chunk, config, self._chunk)
-        self._finish = functools.partial(finish, config, stage)
         self._gather = jax.jit(lambda measured: measured, out_shardings=NamedSharding(self._mesh, PartitionSpec()))
 
     def place(self, state: Mapping[str, np.ndarray]) -> list[State]:
         return [jax.device_put(dict(state), device) for device in self.devices]
 
     def __call__(self, states: list[State], meta_generation: int) -> tuple[list[State], Report]:
+        shape, horizon = mixture.drawn(
+            self.stage.shapes, self.stage.num_generations, self.config.seed, meta_generation
+        )  # fmt: skip
+        config, num_generations = self.config.at(shape), np.int32(horizon)
+        families = [mixture.reshaped(family, shape) for family in self.config.families]
         number = np.int32(meta_generation)
-        prepared = [self._prepare(state, self._seed, number, self._num_generations) for state in states]
-        measured = self._whole([self._run(part, device) for part, device in zip(prepared, self.devices, strict=True)])
+        budget = np.int32(config.population_size + horizon * config.batch_size)
+        prepared = [self._prepare(families, state, number, budget) for state in states]
+        measured = self._whole(
+            [
+                self._run(config, parts, device, num_generations)
+                for parts, device in zip(prepared, self.devices, strict=True)
+            ]
+        )
         finished = [
-            self._finish(state, part.members, scores, self._seed, number)
-            for state, part, scores in zip(states, prepared, measured, strict=True)
+            finish(self.config, self.stage, state, parts[0].members, scores, self._seed, number)
+            for state, parts, scores in zip(states, prepared, measured, strict=True)
         ]
         return [state for state, _ in finished], finished[0][1]
 
-    def _run(self, prepared: Prepared, device: jax.Device) -> Measures:
-        """The chunks of one device, one after the other."""
-        place = self._mesh.devices.tolist().index(device) * self._num_chunks
-        parts = [
-            self._run_chunk(prepared, np.int32((place + i) * self._chunk), self._num_generations)
-            for i in range(self._num_chunks)
+    def _prepare(self, families: list[Family], state: State, number, budget) -> list[Prepared]:
+        """The members with the tasks of each family."""
+        about = self._seed, number, budget
+        first = prepare(self.config, self.stage, families[0], state, *about)
+        further = [
+            prepare_further(self.config, self.stage, i, family, first.members, *about)
+            for i, family in enumerate(families[1:], 1)
         ]
-        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+        return [first, *further]
+
+    def _run(self, config: Config, parts: list[Prepared], device: jax.Device, num_generations) -> Measures:
+        """The chunks of one device, one after the other; tasks of several families side by side."""
+        place = self._mesh.devices.tolist().index(device) * self._num_chunks
+        found = []
+        for part in parts:
+            chunks = [
+                run_chunk(config, self._chunk, part, np.int32((place + i) * self._chunk), num_generations)
+                for i in range(self._num_chunks)
+            ]
+            found.append(jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *chunks))
+        if len(found) == 1:
+            return found[0]
+        names = [name for name in found[0] if all(name in part for part in found)]
+        return {name: jnp.concatenate([part[name] for part in found], axis=1) for name in names}
 
     def _whole(self, parts: list[Measures]) -> list[Measures]:
         """Every member's scores on every device of this process."""

@@ -4,7 +4,8 @@ import dataclasses
 from typing import Any
 
 from lqd.errors import InvalidInput, unknown
-from lqd.meta.config import STAGE_FIELDS, Config, Stage, Validation
+from lqd.meta import mixture
+from lqd.meta.config import STAGE_FIELDS, STAGE_NUMBERS, Config, Stage, Validation
 from lqd.meta.imitation.settings import CPU
 from lqd.meta.objective import OWN, Objective
 from lqd.rules.learned.network import Architecture
@@ -67,6 +68,8 @@ _PARTS: dict[str, tuple[str, str]] = {
     "validation_every": ("validation", "every"),
     "validation_tasks": ("validation", "num_tasks"),
     "validation_generations": ("validation", "num_generations"),
+    "validation_on": ("validation", "on"),
+    "validation_aggregate": ("validation", "aggregate"),
     "synthetic_rounds": ("imitation", "num_synthetic_rounds"),
     "own_rounds": ("imitation", "num_own_rounds"),
     "steps_per_round": ("imitation", "steps_per_round"),
@@ -75,9 +78,9 @@ _PARTS: dict[str, tuple[str, str]] = {
 }
 _OWN = (
     "strategy", "sigma", "learning_rate", "seed", "init", "population_size", "batch_size", "iso_sigma", "line_sigma",
-    "chunk_size",
+    "chunk_size", "num_cells",
 )  # fmt: skip
-SETTINGS = ("objective", *_PARTS, *STAGE_FIELDS, *_OWN)
+SETTINGS = ("objective", "tasks", *_PARTS, *STAGE_FIELDS, *_OWN)
 
 
 def override(config: Config, settings: dict[str, Any]) -> Config:
@@ -89,6 +92,8 @@ def override(config: Config, settings: dict[str, Any]) -> Config:
         if name == "objective":
             own = value if callable(value) else None
             parts.setdefault("objective", {}).update(name=OWN if own else value, own=own)
+        elif name == "tasks":
+            changes["tasks"] = mixture.parts(value)
         elif name in _PARTS:
             part, field = _PARTS[name]
             parts.setdefault(part, {})[field] = value
@@ -101,9 +106,16 @@ def override(config: Config, settings: dict[str, Any]) -> Config:
     if stage:
         if not config.stages:
             raise InvalidInput(f"{next(iter(stage))} belongs to a stage, and this run has none: give add_stage.")
+        if "shapes" in stage:
+            stage["shapes"] = mixture.shapes(stage["shapes"])
         changes["stages"] = (*config.stages[:-1], dataclasses.replace(config.stages[-1], **stage))
     for part, given in parts.items():
         changes[part] = dataclasses.replace(getattr(config, part), **given)
+    if (ours := parts.get("distribution")) and (changes.get("tasks") or config.tasks):
+        raise InvalidInput(
+            f"{next(iter(ours))} is a setting of the BBOB tasks that a run has without `tasks`; this one has "
+            f"{', '.join(p.family.name for p in changes.get('tasks') or config.tasks)}: give it to the family."
+        )
     return dataclasses.replace(config, **changes)
 
 
@@ -118,12 +130,12 @@ def begin_with(config: Config, init: str, sha256: str, architecture: Architectur
 def add_stage(config: Config, text: str) -> Config:
     """One more stage, from `name=value` words; what is not named is as in the stage before."""
     base = config.stages[-1] if config.stages else SMALL
-    given: dict[str, int] = {}
+    given: dict[str, Any] = {}
     for word in text.replace(",", " ").split():
         name, _, value = word.partition("=")
         name = name.replace("-", "_")
-        if name not in STAGE_FIELDS:
-            raise unknown("field of a stage", name, STAGE_FIELDS)
+        if name not in STAGE_NUMBERS:
+            raise unknown("field of a stage", name, STAGE_NUMBERS)
         try:
             given[name] = int(value.replace("_", ""))
         except ValueError:

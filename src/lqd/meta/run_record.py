@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from lqd.meta import suite
 from lqd.meta.config import Config, to_dict
 from lqd.meta.imitation.teachers import TEACHERS
 from lqd.meta.objective import NAMES as MEASURES
@@ -16,22 +17,31 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def compared(verdict: Verdict) -> dict[str, float]:
+def columns(config: Config) -> tuple[str, ...]:
+    """Of the log; with further entries to validate on, the score of each."""
+    entries = (suite.TRAINING, *(entry.name for entry in config.validation.on)) if config.validation.on else ()
+    return (*COLUMNS, *(f"score_{name}" for name in entries))
+
+
+def compared(verdict: Verdict) -> dict[str, float | None]:
     """A validation as columns of the log."""
-    return {
+    return {f"score_{name}": score for name, score in verdict.scores.items()} | {
         f"{what}_{measure}_{name}": value
         for (measure, name), found in verdict.comparisons.items()
+        if measure in MEASURES
         for what, value in zip(("win", "effect", "ratio"), found, strict=True)
     }
 
 
 def summary(verdict: Verdict) -> dict[str, Any]:
     """A validation for a card: against each rule of the panel, in each measure."""
-    return {
+    scores = {"scores": verdict.scores} if verdict.scores else {}
+    return scores | {
         "score": verdict.score,
         "num_tasks": len(verdict.wins),
         "against": {
-            measure: {name: verdict.comparisons[measure, name]._asdict() for name in PANEL} for measure in MEASURES
+            measure: {name: verdict.comparisons[measure, name]._asdict() for name in PANEL}
+            for measure in dict.fromkeys(measure for measure, _ in verdict.comparisons)
         },
     }
 

@@ -1,4 +1,4 @@
-"""The training distribution: a key in, a batch of BBOB tasks out.
+"""The family `bbob`, the paper's training distribution: a key in, a batch of BBOB tasks out.
 
 Stratified: every function equally often, so that no function is evaluated on another function's tasks and every
 meta-generation sees all of them. The paper draws functions uniformly; a recorded deviation.
@@ -37,6 +37,18 @@ class Distribution:
         flag("rotate", self.rotate)
         if self.max_dim < self.min_dim:
             raise InvalidInput(f"max_dim must be at least min_dim = {self.min_dim}, got {self.max_dim}.")
+
+    @property
+    def name(self) -> str:
+        return "bbob"
+
+    @property
+    def version(self) -> int:
+        return 1
+
+    @property
+    def multiple(self) -> int:
+        return len(self.functions)
 
     def check_num_tasks(self, name: str, num_tasks: int) -> int:
         """A number of tasks that holds every function equally often."""

@@ -4,16 +4,18 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lqd import checks
 from lqd.errors import InvalidInput, unknown
 from lqd.io import terminal
+from lqd.meta import chunks, initial_weights, presets, trainer
 from lqd.meta import config as configs
-from lqd.meta import initial_weights, presets, trainer
 from lqd.meta.config import Config
 from lqd.meta.imitation.teachers import TEACHERS
+from lqd.meta.objective import OWN
 from lqd.meta.store import Saved, Store
 from lqd.meta.trainer import Outcome, TrainingProgress
 
@@ -35,8 +37,10 @@ def train(
 
     `preset` is smoke, small (the default), reference or paper; every number in it can be replaced by a keyword:
     objective, init, num_meta_generations, meta_population_size, seed, ... (`lqd train --help` lists them). The
-    objective may be a function, `(fitness (N,), descriptor (N, D)) -> number`, for a final population. With
-    `resume` a run goes on where it stopped, and may be lengthened (`num_meta_generations`, `add_stage`).
+    objective may be a function, `(fitness (N,), descriptor (N, D)) -> number`, for a final population; by these and
+    other names of parameters it may ask for the whole run. `tasks` says what to train on: families of tasks, by name
+    or your own (`lqd.task_family`), with shares; `shapes` in which sizes; `validation_on` what else to validate on.
+    With `resume` a run goes on where it stopped, and may be lengthened (`num_meta_generations`, `add_stage`).
     """
     return _train(
         pathlib.Path(out), preset, resume, tuple(add_stage), settings, evolve=True, time_limit_s=time_limit_s,
@@ -75,19 +79,27 @@ def _train(out, preset, resume, stages, settings, *, evolve, time_limit_s, save_
 
     checks.time_limit(time_limit_s)
     checks.real("save_every_s", save_every_s)
+    num_devices, is_free = jax.device_count(), "chunk_size" not in settings
     store, leads = Store(out), jax.process_index() == 0
     goes_on = resume and preset is None and bool(store.paths())  # then what is asked for changes the saved config
     wanted = None if goes_on else _wanted(preset or "small", settings, stages, evolve)  # told before a folder is made
+    if wanted is not None and is_free:
+        wanted = chunks.fitted(wanted, num_devices)
     with store.lock() if leads else contextlib.nullcontext():
         saved = store.load()
+        if saved is not None and wanted is not None and is_free:
+            wanted = chunks.kept(wanted, saved.config)
         if saved is not None and resume:
             config = _continued(out, saved, wanted if preset is not None else None, settings, stages)
+            chunks.check_begun(config, num_devices)
         elif wanted is None:
             raise InvalidInput(f"the saved states in {out} are gone since this began.")
         elif saved is not None:
             raise _occupied(out, saved, wanted)
         else:
             config = wanted
+            if not quiet and leads and num_devices > 1 and config.stages:
+                tell(f"{num_devices} devices share the members, {config.chunk_size} at a time on each (chunk_size).")
         _agree(0 if saved is None else saved.counter)
         with _display(config, saved, quiet or not leads) as show:
             outcome = trainer.run(
@@ -103,7 +115,7 @@ def _train(out, preset, resume, stages, settings, *, evolve, time_limit_s, save_
 
 def again(config: Config, out: pathlib.Path, quiet: bool = False) -> Outcome:
     """A whole run of a config, in a folder of its own."""
-    config.check_objective()
+    config.check()
     store = Store(out)
     with store.lock(), _display(config, None, quiet) as show:
         outcome = trainer.run(config, out, None, progress=show)
@@ -114,7 +126,7 @@ def again(config: Config, out: pathlib.Path, quiet: bool = False) -> Outcome:
 def _wanted(preset: str, settings: dict[str, Any], stages: Sequence[str], evolve: bool) -> Config:
     config = presets.preset(preset) if evolve else presets.imitation_preset(preset)
     config = _with(config, settings if evolve else {"init": "ns"} | settings, stages)
-    config.check_objective()
+    config.check()
     return config
 
 
@@ -137,7 +149,7 @@ def _continued(out, saved: Saved, wanted: Config | None, settings, stages: Seque
     found = configs.differences(saved.config, config, saved.num_meta_generations)
     if found:
         raise InvalidInput(f"--out {out} holds another run; it differs in {'; '.join(found)}. Give another folder.")
-    config.check_objective()
+    config.check()
     return config
 
 
@@ -187,18 +199,18 @@ def _display(config: Config, saved: Saved | None, quiet: bool) -> Iterator[Calla
     if quiet:
         yield None
         return
-    with terminal.progress("{task.description}", "bar", "count", "{task.fields[facts]}", "left") as bars:
+    with terminal.progress("{task.description}", "narrow bar", "count", "{task.fields[facts]}", "left") as bars:
         totals = {"imitation": config.num_rounds, "evolution": config.num_meta_generations}
         done = {"imitation": saved.num_rounds, "evolution": saved.num_meta_generations} if saved else {}
-        names = {"imitation": f"imitating {config.init}", "evolution": f"evolving for {config.objective.name}"}
+        names = {"imitation": f"imitating {config.init}", "evolution": f"evolving for {_named(config)}"}
         rows = {
-            phase: bars.add_task(names[phase], total=total, completed=done.get(phase, 0), facts="compiling")
+            phase: bars.add_task(f"{names[phase]:.20}", total=total, completed=done.get(phase, 0), facts="compiling")
             for phase, total in totals.items()
             if total
         }
 
         def show(progress: TrainingProgress) -> None:
-            score = "" if progress.score is None else f", wins {progress.score:.1%} against the panel"
+            score = "" if progress.score is None else f", wins {progress.score:.1%}"
             facts = f"{progress.seconds:.2f} s each{score}"
             bars.update(rows[progress.phase], completed=progress.done, facts=facts)
 
@@ -259,10 +271,10 @@ def _say(config: Config, outcome: Outcome) -> None:
     """The result in a few lines."""
     card = outcome.card
     if outcome.stopped_by:
-        print(f"Stopped by {outcome.stopped_by}; --resume goes on from here.")
+        tell(f"Stopped by {outcome.stopped_by}; --resume goes on from here.")
     imitated = card["warm_start"] if config.init in TEACHERS else None
     if imitated and "spearman_runs" in imitated:
-        print(
+        tell(
             f"Imitation of {config.init}: rank correlation {imitated['spearman_runs']:.3f} on populations of held-out "
             f"runs, {imitated['spearman_synthetic']:.3f} on synthetic ones; {imitated['kept_runs']:.1%} of its "
             f"survivors survive."
@@ -272,21 +284,37 @@ def _say(config: Config, outcome: Outcome) -> None:
         _table(found, ("fitness", "novelty"))
     elif found:
         name, last = config.objective.name, card["last"]
-        print(
+        tell(
             f"Best rule: after {card['best_meta_generation']} meta-generations; it wins {found['score']:.1%} of "
-            f"{found['num_tasks']} held-out tasks in {name}, over the panel."
+            f"{found['num_tasks']} held-out tasks in {_named(config)}, over the panel."
         )
-        _table(found, (name,) if name in found["against"] else ("fitness", "novelty"))
-        print(
+        _table(found, (name,) if name in found["against"] else ("fitness", "novelty"), _named(config))
+        if scores := found.get("scores"):
+            aggregate = config.validation.aggregate
+            tell(f"Scores ({aggregate} counts): {', '.join(f'{name} {value:.1%}' for name, value in scores.items())}.")
+        tell(
             f"Since the start: {last['gain']:+.1%} in the last validation "
             f"(95 % interval {last['gain_low']:+.1%} to {last['gain_high']:+.1%})."
         )
     print(f"Wrote {outcome.folder}/ (rule.safetensors, card.json, log.csv, curve.png)")
 
 
-def _table(found: dict[str, Any], measures: tuple[str, ...]) -> None:
+def tell(text: str) -> None:
+    """A sentence or two, in lines that a terminal of 80 columns shows as they are."""
+    print(textwrap.fill(text, 79, break_long_words=False, break_on_hyphens=False))
+
+
+def _named(config: Config) -> str:
+    """What is maximised, by the name that the user knows: of a function, its own."""
+    own = config.objective.own
+    return getattr(own, "__name__", type(own).__name__) if callable(own) else config.objective.name
+
+
+def _table(found: dict[str, Any], measures: tuple[str, ...], own: str = OWN) -> None:
     """Held-out tasks won against each rule of the panel, with the effect size and the median ratio."""
     for measure in measures:
+        name = own if measure == OWN else measure
         for rule, row in found["against"][measure].items():
             won, effect, ratio = (row[key] for key in ("win_rate", "effect_size", "ratio"))
-            print(f"  {measure:8} against {rule:7} won {won:6.1%}   effect {effect:+.2f}   ratio {ratio:.3g}")
+            against = f"  {name:8.28} against {rule:7} won {won:6.1%}   effect {effect:+.2f}"
+            print(against if ratio is None else f"{against}   ratio {ratio:.3g}")

@@ -30,7 +30,7 @@ from lqd.meta.log import Log
 from lqd.meta.stopping import Stop
 from lqd.meta.store import Saved, Store
 from lqd.meta.strategy import State
-from lqd.meta.validation import Validator, gain
+from lqd.meta.validation import Suite, Validator, gain
 from lqd.rules import trained
 from lqd.rules.learned.rule import Learned
 
@@ -79,7 +79,9 @@ def run(
         log = None
         if leads:
             resume_at = ("step", -1 if saved is None else saved.counter)
-            log = Log(out / "log.csv", run_record.COLUMNS, tensorboard=tensorboard, wandb=wandb, resume_at=resume_at)
+            log = Log(
+                out / "log.csv", run_record.columns(config), tensorboard=tensorboard, wandb=wandb, resume_at=resume_at
+            )
             stack.enter_context(log)
         stop = stack.enter_context(Stop(time_limit_s))
         trainer = _Trainer(config, Store(out), saved, log, stop, save_every_s, progress or (lambda _: None))
@@ -111,7 +113,7 @@ class _Trainer:
         self.compiling = compile_time.Clock()
         self.session = {"begun": manifest.now(), "first_step": self.step, **manifest.environment()}
         self.is_saved = saved is not None
-        self._validator: Validator | None = None
+        self._validator: Validator | Suite | None = None
 
     @property
     def step(self) -> int:
@@ -210,11 +212,14 @@ class _Trainer:
         if not self.leads:
             return {}
         if self._validator is None:  # not before it is needed: the panel takes a while
-            self._validator = Validator(self.config, self.store.folder / "validation.safetensors")
+            folder = self.store.folder
+            training = Validator(self.config, folder / "validation.safetensors")
+            self._validator = Suite(training, self.config, folder) if self.config.validation.on else training
         verdict = self._validator(flat)
         if "first_wins" not in self.arrays:
             self.arrays["first_wins"] = verdict.wins
-        found = dict(zip(("gain", "gain_low", "gain_high"), gain(verdict.wins, self.arrays["first_wins"]), strict=True))
+        gained = gain(verdict.wins, self.arrays["first_wins"], verdict.sizes)
+        found = dict(zip(("gain", "gain_low", "gain_high"), gained, strict=True))
         if verdict.score > self.notes.get("best_score", -1.0):
             self.arrays["best"] = flat
             self.notes |= {"best_score": verdict.score, "best_meta_generation": self.num_done}

@@ -108,8 +108,16 @@ class RobotTask:
 
     @property
     def dim(self) -> int:
+        return self.num_weights(HIDDEN)
+
+    def num_weights(self, num_hidden: int) -> int:
+        """Of a policy with so many hidden units."""
         size, num_actions = _sizes(ROBOTS[self.robot].environment, self.backend)
-        return (size + 1) * HIDDEN + (HIDDEN + 1) * num_actions
+        return (size + 1) * num_hidden + (num_hidden + 1) * num_actions
+
+    @property
+    def num_actions(self) -> int:
+        return _sizes(ROBOTS[self.robot].environment, self.backend)[1]
 
     @property
     def descriptor_dim(self) -> int:
@@ -179,14 +187,14 @@ class RobotTask:
 
     def measured(self, keys: Key[Array, " B"], x: Float[Array, "B n"]):
         """Return, descriptor and number of steps of each policy's episode, all in one chunk."""
-        robot, env = ROBOTS[self.robot], self.simulator
-
-        def describe(state):
-            touching = contacts(state.pipeline_state.contact, robot.feet) if robot.feet else ()
-            return jnp.stack([*touching, *(state.metrics[name] for name in robot.velocities)])
-
         with leniently():
-            return rollout(env, describe, keys, x, self.episode_length)
+            return rollout(self.simulator, self.describe, keys, x, self.episode_length)
+
+    def describe(self, state) -> Float[Array, " D"]:
+        """What is described of one moment."""
+        robot = ROBOTS[self.robot]
+        touching = contacts(state.pipeline_state.contact, robot.feet) if robot.feet else ()
+        return jnp.stack([*touching, *(state.metrics[name] for name in robot.velocities)])
 
 
 def contacts(contact, links: tuple[int, ...]) -> list[Float[Array, ""]]:
@@ -197,11 +205,12 @@ def contacts(contact, links: tuple[int, ...]) -> list[Float[Array, ""]]:
 
 
 def act(x: Float[Array, " n"], observation: Float[Array, " o"], num_actions: int) -> Float[Array, " a"]:
-    """The policy."""
+    """The policy; it has as many hidden units as its weights are enough for."""
     size = observation.shape[0]
-    first, bias, second, last = jnp.split(x, [size * HIDDEN, (size + 1) * HIDDEN, x.shape[0] - num_actions])
-    hidden = jnp.tanh(observation @ first.reshape(size, HIDDEN) + bias)
-    return jnp.clip(hidden @ second.reshape(HIDDEN, num_actions) + last, -1, 1)
+    num_hidden = (x.shape[0] - num_actions) // (size + 1 + num_actions)
+    first, bias, second, last = jnp.split(x, [size * num_hidden, (size + 1) * num_hidden, x.shape[0] - num_actions])
+    hidden = jnp.tanh(observation @ first.reshape(size, num_hidden) + bias)
+    return jnp.clip(hidden @ second.reshape(num_hidden, num_actions) + last, -1, 1)
 
 
 def rollout(env, describe: Callable, keys: Key[Array, " B"], x: Float[Array, "B n"], episode_length: int):

@@ -15,6 +15,7 @@ Deliberately not here: replay of populations of earlier rounds. It would have to
 runs are cheap.
 """
 
+import dataclasses
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
+from lqd.meta import generation
 from lqd.meta.imitation.agreement import Measures, agreement
 from lqd.meta.imitation.populations import Populations, drawn, populations_of_runs, synthetic
 from lqd.meta.imitation.settings import Imitation
@@ -189,6 +191,14 @@ def collect(key, params: Params, is_own, config: Imitation, teacher_name: str, a
     return populations_of_runs(key, rule, config, architecture.descriptor_dim)
 
 
+def on_family(config: Imitation, architecture: Architecture, number: int) -> tuple[Imitation, Architecture]:
+    """How to imitate on one of the run's families, whose number of descriptors may be its own."""
+    if not config.tasks:
+        return config, architecture
+    descriptor_dim = config.tasks[number][0].descriptor_dim
+    return config.alone(number), dataclasses.replace(architecture, descriptor_dim=descriptor_dim)
+
+
 def run_round(
     key: Key[Array, ""],
     state: State,
@@ -206,8 +216,10 @@ def run_round(
     """
     key_runs, key_fit = jax.random.split(jax.random.fold_in(key, round_number))
     pool = None
+    config, architecture = on_family(config, architecture, config.turn(round_number))
     if round_number >= config.num_synthetic_rounds:
         pool = collect(key_runs, state["params"], jnp.bool(True), config, teacher_name, architecture)
+    config = dataclasses.replace(config, tasks=())  # fitting knows no families: with as many descriptors, one program
     state, loss = fit(key_fit, state, pool, config, teacher_name, architecture)
     measures = {"loss": loss}
     if held_out is not None:
@@ -222,19 +234,24 @@ def held_out(
     key_synthetic, key_runs, key_params = jax.random.split(key, 3)
     # The learned rule decides nothing here.
     params = network.init_params(key_params, architecture)
-    return {
-        "synthetic": synthetic(key_synthetic, config.num_held_out, config.num_individuals, architecture.descriptor_dim),
-        "runs": collect(key_runs, params, jnp.bool(False), config, teacher_name, architecture),
+    found = {
+        "synthetic": synthetic(key_synthetic, config.num_held_out, config.num_individuals, architecture.descriptor_dim)
     }
+    for number in range(max(1, len(config.tasks))):
+        key = key_runs if number == 0 else jax.random.fold_in(key_runs, generation.FURTHER + number)
+        mine, sized = on_family(config, architecture, number)
+        name = f"runs_{number}" if number else "runs"
+        found[name] = collect(key, params, jnp.bool(False), mine, teacher_name, sized)
+    return found
 
 
 @partial(jax.jit, static_argnames=("config", "teacher_name", "architecture"))
 def _measures(params, held_out, config: Imitation, teacher_name: str, architecture: Architecture) -> Measures:
-    teacher = teacher_rule(teacher_name, config.population_size, architecture.descriptor_dim)
-    found = {}
+    found: dict[str, list] = {}
     for kind, (fitness, descriptor) in held_out.items():
+        teacher = teacher_rule(teacher_name, config.population_size, descriptor.shape[-1])
         for name, values in agreement(
             params, architecture, teacher, fitness, descriptor, config.population_size
         ).items():
-            found[f"{name}_{kind}"] = jnp.mean(values)
-    return found
+            found.setdefault(f"{name}_{kind.partition('_')[0]}", []).append(jnp.mean(values))
+    return {name: values[0] if len(values) == 1 else jnp.mean(jnp.stack(values)) for name, values in found.items()}

@@ -14,13 +14,15 @@ from jaxtyping import Array, Float, Key
 
 from lqd.evolution import loop
 from lqd.evolution.variation import IsoLine
+from lqd.meta import inner_run
 from lqd.meta.imitation.settings import Imitation
+from lqd.meta.tasks import Distribution
 from lqd.rules.protocol import Rule, ready
 from lqd.tasks.bbob import instances
 
 Populations = tuple[Float[Array, "num P"], Float[Array, "num P D"]]
 
-MAX_DIM = 12  # of the search space behind synthetic populations, and of the tasks: the training distribution's
+MAX_DIM = 12  # of the search space behind synthetic populations: that of the paper's tasks, whatever the run's are
 BOX = 5.0  # its half width
 
 
@@ -118,11 +120,14 @@ def snapshots(num_generations: int, num: int) -> tuple[int, ...]:
 def populations_of_runs(key, rule: Rule, config: "Imitation", descriptor_dim: int) -> Populations:
     """Everybody who competed, as the rule saw them, in some generations of one run on each of fresh training tasks."""
     key_tasks, key_runs = jax.random.split(key)
-    tasks = instances.sample_batch(
-        key_tasks, config.functions, config.num_per_function, width=MAX_DIM, min_dim=2, max_dim=MAX_DIM,
-        descriptor_dim=descriptor_dim,
-    ).with_unit_descriptors()  # fmt: skip
-    rule, operator = ready(rule), IsoLine.with_steps()
+    if config.tasks:
+        ((family, _),) = config.tasks
+    else:
+        family = Distribution(config.functions, descriptor_dim=descriptor_dim)
+    # As many as of BBOB's functions, where a family is not one of functions.
+    groups = family.multiple if family.multiple > 1 or not config.tasks else len(instances.TRAINING_SET)
+    tasks = inner_run.in_unit_box(family.sample(key_tasks, config.num_per_function * groups))
+    rule, operator = ready(rule), IsoLine.with_steps(config.iso_sigma, config.line_sigma)
 
     def everybody(state):
         """Who competes next: the population, and the children that it is about to have."""

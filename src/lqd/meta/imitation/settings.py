@@ -1,10 +1,12 @@
 """How to imitate: rounds, steps, populations."""
 
 import dataclasses
+from typing import Any
 
 from lqd import checks
 from lqd.errors import InvalidInput
 from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
+from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA
 from lqd.tasks.bbob import instances
 
 
@@ -27,8 +29,11 @@ class Imitation:
     num_generations: int = 256
     num_snapshots: int = 16  # generations of a run whose populations are kept
     num_per_function: int = 8  # tasks of the runs in an own round, and of those held out
-    functions: tuple[str, ...] = instances.TRAINING_SET  # of those tasks
+    functions: tuple[str, ...] = instances.TRAINING_SET  # of those tasks, where no families are given
     num_held_out: int = 512  # synthetic populations
+    tasks: tuple[tuple[Any, float], ...] = ()  # families of the tasks, each with its share of the own rounds
+    iso_sigma: float = ISO_SIGMA
+    line_sigma: float = LINE_SIGMA
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -50,6 +55,23 @@ class Imitation:
     @property
     def num_rounds(self) -> int:
         return self.num_synthetic_rounds + self.num_own_rounds
+
+    def turn(self, round_number: int) -> int:
+        """Which family a round has: they take turns, as often as their shares say."""
+        if len(self.tasks) < 2:
+            return 0
+        counts = [0.0] * len(self.tasks)
+        whole = sum(share for _, share in self.tasks)
+        turn = 0
+        for number in range(round_number + 1):
+            lacking = [share / whole * (number + 1) - counts[i] for i, (_, share) in enumerate(self.tasks)]
+            turn = lacking.index(max(lacking))
+            counts[turn] += 1
+        return turn
+
+    def alone(self, number: int) -> "Imitation":
+        """On one of the families."""
+        return self if len(self.tasks) == 1 else dataclasses.replace(self, tasks=(self.tasks[number],))
 
     @property
     def num_individuals(self) -> int:

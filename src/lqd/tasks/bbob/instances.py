@@ -169,6 +169,12 @@ class LandscapeBatch:
     def descriptor_half_width(self) -> Float[Array, " K"]:
         return descriptor_half_width(jnp.concatenate([instance.num_dims for instance in self.instances]))
 
+    @property
+    def descriptor_range(self) -> tuple[Float[Array, "K D"], Float[Array, "K D"]]:
+        """What MAP-Elites divides, of each task."""
+        high = jnp.broadcast_to(self.descriptor_half_width[:, None], (self.num_tasks, self.descriptor_dim))
+        return -high, high
+
     def with_unit_descriptors(self) -> "LandscapeBatch":
         """The same tasks with every descriptor box [-1, 1]^D, so that one tessellation serves all of them."""
         return self.with_divided_descriptors(self.descriptor_half_width)

@@ -1,0 +1,215 @@
+"""Whole runs on families and shapes, validated on a suite: cut and resumed, refused, imitating; and their files."""
+
+import csv
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import lqd
+from lqd.errors import InvalidInput
+from lqd.meta import config as configs
+from lqd.meta import families, presets, suite
+from lqd.meta.imitation import fitting, populations
+from lqd.meta.store import Store
+from lqd.meta.suite import Entry
+from lqd.meta.validation import PANEL, Suite, Validator, gain
+
+SIZES = {
+    "num_meta_generations": 3, "meta_population_size": 4, "num_tasks": 2, "num_generations": 3, "population_size": 8,
+    "batch_size": 4, "chunk_size": 4, "num_layers": 1, "num_features": 4, "num_heads": 2, "num_hidden": 4,
+    "validation_every": 3, "validation_tasks": 2, "validation_generations": 2,
+}  # fmt: skip
+LONG = "name=long tasks=arm-small num_generations=4 num_tasks=3 population_size=6"
+OPEN = SIZES | {
+    "tasks": "arm-small,noisy-arm-small",
+    "shapes": ("population_size=6 num_generations=2,4",),
+    "validation_on": LONG,
+    "validation_aggregate": "worst",
+    "objective": "archive",
+    "num_cells": 16,
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    out = tmp_path_factory.mktemp("open") / "run"
+    lqd.train(out=out, preset="smoke", save_every_s=0, quiet=True, **OPEN)
+    return out
+
+
+def rows(folder):
+    with (folder / "log.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_log_and_the_card_show_each_entry(whole):
+    first, *_, last = rows(whole)
+    for row in (first, last):
+        scores = [float(row[f"score_{name}"]) for name in ("train", "long")]
+        assert float(row["score"]) == min(scores)
+    card = json.loads((whole / "card.json").read_text())
+    best = max(rows(whole), key=lambda row: float(row["score"] or -1))
+    assert card["validation"]["scores"] == {name: float(best[f"score_{name}"]) for name in ("train", "long")}
+    assert card["config"]["validation"]["aggregate"] == "worst"
+    assert [part["family"]["name"] for part in card["config"]["tasks"]] == ["arm-small", "noisy-arm-small"]
+    assert set(card["validation"]["against"]) == {"fitness", "novelty", "qd", "archive"}
+
+
+def test_what_the_panel_reached_is_kept_for_each_entry(whole, monkeypatch):
+    config = Store(whole).load().config
+
+    def refuse(self, cache):
+        raise AssertionError("the panel would have been run")
+
+    monkeypatch.setattr(Validator, "_compute", refuse)
+    training = Validator(config, whole / "validation.safetensors")
+    long = Suite(training, config, whole)._validators["long"]
+    assert (long.config.population_size, long.num_generations) == (6, 4)
+    for name in PANEL:
+        assert long.panel[name]["archive"].shape == (3,)
+        assert training.panel[name]["archive"].shape == (2,)
+    (other,) = suite.entries([{"name": "long", "tasks": "arm-small", "num_tasks": 4}])
+    with pytest.raises(AssertionError, match="the panel would have been run"):
+        Validator(config, whole / "validation-long.safetensors", other)
+
+
+def test_a_cut_run_is_the_undisturbed_one(whole, tmp_path):
+    for _ in range(2):
+        lqd.train(out=tmp_path, preset="smoke", resume=True, time_limit_s=1e-9, quiet=True, **OPEN)
+    lqd.train(out=tmp_path, resume=True, quiet=True)  # families in the box are saved with the run
+    one, other = (Store(folder).load() for folder in (whole, tmp_path))
+    assert one.config == other.config
+    assert one.arrays.keys() == other.arrays.keys()
+    for name, value in one.arrays.items():
+        np.testing.assert_array_equal(value, other.arrays[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"tasks": "arm-small"}, r"tasks: arm-small \(share 1\), noisy-arm-small \(share 1\) there, arm-small \(sh"),
+        ({"tasks": "arm-small=2,noisy-arm-small"}, r"\(share 1\) there, arm-small \(share 2\), noisy-arm-small"),
+        ({"shapes": "batch_size=3"}, r"shapes \(meta-generation 0\): population_size=6 num_generations=2,4 there, bat"),
+        ({"validation_on": LONG.replace("=4", "=5")}, "validation_on long: num_generations 4 there, 5 here"),
+        ({"validation_on": ()}, "validation_on: long there, none here"),
+        ({"validation_aggregate": "mean"}, "validation.aggregate: 'worst' there, 'mean' here"),
+        ({"num_cells": 9}, "num_cells: 16 there, 9 here"),
+    ],
+)
+def test_another_run_is_refused_by_what_differs(whole, changed, message):
+    with pytest.raises(InvalidInput, match=message):
+        lqd.train(out=whole, preset="smoke", resume=True, quiet=True, **OPEN | changed)
+
+
+def wrong_values(key, num_tasks):
+    return _tasks(lambda parameters, x: (0 * x[:, 0] * np.nan, x[:, :2]), key, num_tasks)
+
+
+def wrong_shapes(key, num_tasks):
+    return _tasks(lambda parameters, x: (x[:, :1], x[:, :2]), key, num_tasks)
+
+
+def no_tasks(key, num_tasks):
+    return _tasks(lambda parameters, x: (x[:, 0], x[:, :2]), key, 0)
+
+
+def _tasks(evaluate, key, num_tasks):
+    """Past the checks of `task_family`."""
+    good = lqd.task_family(lambda parameters, x: (x[:, 0], x[:, :2]), jax.random.uniform, dim=2, bounds=(0, 1),
+                           descriptor_bounds=(0, 1))  # fmt: skip
+    return dataclasses.replace(good, function=evaluate).sample(key, num_tasks)
+
+
+@pytest.mark.parametrize(
+    ("family", "message"),
+    [
+        (wrong_values, "family 'wrong_values': .* is NaN"),
+        (wrong_shapes, "family 'wrong_shapes': fitness must have real numbers of shape"),
+        (no_tasks, "family 'no_tasks': .* must return 3 tasks, got 0"),
+    ],
+)
+def test_a_family_that_is_wrong_is_told_before_a_folder_is_made(tmp_path, family, message):
+    with pytest.raises(InvalidInput, match=message):
+        lqd.train(out=tmp_path / "run", preset="smoke", quiet=True, **SIZES | {"tasks": family})
+    assert not (tmp_path / "run").exists()
+
+
+# --- the suite ---
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("name=long", "validation_on must say tasks="),
+        ("tasks=arm-small size=3", "unknown word of validation_on 'size'"),
+        ("tasks=arm-small,clipped", "an entry has one family, got arm-small, clipped"),
+        ("name=train tasks=arm-small", "a name must be letters, .* and not 'train'"),
+        ("name=a/b tasks=arm-small", "a name must be letters"),
+        ("tasks=bbob num_tasks=23", "validation_on bbob: num_tasks must be a multiple of 22"),
+        (["tasks=arm-small", "tasks=arm-small num_tasks=3"], "must have each name once, got arm-small, arm-small"),
+        (5, "validation_on must be a list of entries"),
+    ],
+)
+def test_bad_entries(given, message):
+    with pytest.raises(InvalidInput, match=message):
+        suite.entries(given)
+
+
+def test_entries_survive_json():
+    settings = {"validation_on": [LONG, "tasks=bbob-wide"], "validation_aggregate": "worst"}
+    config = presets.override(presets.preset("smoke"), settings)
+    assert config.validation.on[1] == Entry("bbob-wide", families.make("bbob-wide"), 66)
+    assert configs.from_dict(json.loads(json.dumps(configs.to_dict(config)))) == config
+    assert configs.to_dict(presets.preset("smoke"))["validation"].keys() == {"every", "num_tasks", "num_generations"}
+
+
+def test_gain_over_entries_is_the_mean_of_theirs():
+    now, before = np.array([1.0, 0.0, 0.5, 0.5, 1.0]), np.array([0.0, 0.0, 0.5, 0.25, 0.0])
+    first, second = gain(now[:2], before[:2]), gain(now[2:], before[2:])
+    middle, low, high = gain(now, before, (2, 3))
+    assert middle == pytest.approx((first[0] + second[0]) / 2)
+    width = np.hypot(first[2] - first[0], second[2] - second[0]) / 2
+    assert (low, high) == pytest.approx((middle - width, middle + width))
+
+
+# --- imitation ---
+
+
+def test_families_take_turns_in_an_imitation():
+    config = presets.override(presets.preset("smoke"), {"tasks": "arm-small=3,clipped", "num_tasks": 44}).imitation
+    turns = [config.turn(number) for number in range(8)]
+    assert [turns.count(0), turns.count(1)] == [6, 2]
+    assert config.alone(1).tasks[0][0].name == "clipped"
+
+
+@pytest.fixture
+def imitating():
+    """Config, teacher and architecture of an imitation on two families."""
+    settings = SIZES | {"tasks": "arm-small,noisy-arm-small", "iso_sigma": 0.5, "init": "ns", "own_rounds": 1}
+    more = {"synthetic_rounds": 0, "steps_per_round": 2, "imitation_batch": 4}
+    config = presets.override(presets.preset("smoke"), settings | more)
+    imitation = dataclasses.replace(config.imitation, num_per_function=1, num_generations=3, num_held_out=4)
+    return imitation, "ns", config.architecture
+
+
+def test_an_imitation_has_the_run_s_families_and_steps(imitating, monkeypatch):
+    steps, with_steps = [], populations.IsoLine.with_steps
+    monkeypatch.setattr(populations.IsoLine, "with_steps", lambda *given: steps.append(given) or with_steps(*given))
+    fitting.collect.clear_cache()
+    held_out = fitting.held_out(jax.random.key(0), *imitating)
+    assert list(held_out) == ["synthetic", "runs", "runs_1"]
+    assert steps == [(0.5, imitating[0].line_sigma)] * 2
+    for fitness, descriptor in held_out.values():
+        assert np.abs(descriptor[fitness > -np.inf]).max() < 2  # shares of their range
+    assert (held_out["runs"][1][0] != held_out["runs_1"][1][0]).any()
+
+
+@pytest.mark.long
+def test_a_round_of_imitation_on_several_families(imitating):
+    held_out = fitting.held_out(jax.random.key(0), *imitating)
+    state = fitting.init(fitting.network.init_params(jax.random.key(1), imitating[2]))
+    _, measures = fitting.run_round(jax.random.key(2), state, 0, *imitating, held_out)
+    assert measures.keys() == {"loss", "spearman_synthetic", "kept_synthetic", "spearman_runs", "kept_runs"}
