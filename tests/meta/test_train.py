@@ -593,7 +593,7 @@ BAD = {
         {"objective": "speed"},
         "objective must be one of 'fitness', 'novelty', 'qd', 'archive', got 'speed'",
     ),
-    "init": ({"init": "dnz"}, "--init must be one of none, ga, ns, dns, me, lqd-f, "),
+    "init": ({"init": "dnz"}, "init must be one of none, ga, ns, dns, me, lqd-f, "),
     "time": ({"time_limit_s": 0}, "time_limit_s must be a finite number above 0, got 0"),
     "save": ({"save_every_s": -1}, "save_every_s must be a finite number of at least 0, got -1"),
     "stage": ({"add_stage": ["sigma=1"]}, "unknown field of a stage 'sigma'"),
@@ -786,7 +786,7 @@ BAD_COMMANDS = {
     "objective": (["train", "--objective", "qdscore"], "--objective must be one of 'fitness', 'novelty', 'qd'"),
     "strategy": (["train", "--strategy", "adam"], "There are: sep-cma-es, sep-cma-es-stock, snes, open-es"),
     "tasks": (["train", "--num-tasks", "64"], "--num-tasks must be a multiple of the 22 functions, got 64; 44 or 66"),
-    "init": (["train", "--init", "missing.safetensors"], "init must be one of none, ga, ns, dns, me, lqd-f, "),
+    "init": (["train", "--init", "missing.safetensors"], "--init must be one of none, ga, ns, dns, me, lqd-f, "),
     "process": (["train", "--process-id", "1"], "--process-id are for --distributed"),
     "members": (
         ["train", "--meta-population-size", "2"],
