@@ -95,6 +95,7 @@ class AskTell:
         self._generation = 0  # as the state has it; read from there, it would have to be waited for
         self.num_failed = 0  # of those told, how many could not be evaluated
         self._rows: list[Rows] = []
+        self._last: Rows | None = None  # what is measured of the present state, where it is
         self._begun = time.perf_counter()
         self._extras = ExtrasTable()
         first = first_traits(self._variation, 1)
@@ -283,16 +284,17 @@ class AskTell:
         evaluation = Evaluation(padded(fitness, -np.inf), padded(descriptor, 0.0), {"row": padded(rows, -1)})
         competing = self._num_told >= s.population_size
         counter = self._told.generation if competing else np.int32(-1)
-        generation = self._generation + competing
-        is_row = self._num_told + len(x) >= s.population_size and generation % driver.rows_every(s.population_size) == 0
+        generation, is_start = self._generation + competing, self._num_told + len(x) < s.population_size
+        is_row = not is_start and generation % driver.rows_every(s.population_size) == 0
         self._state, measured = loop.jit_absorb_and_measure(
-            is_row, self._offset, self._told, counter, self._rule, padded(x, 0.0), evaluation, competing,
+            is_row or is_start, self._offset, self._told, counter, self._rule, padded(x, 0.0), evaluation, competing,
             None if self._first_traits is None else padded(traits, 0.0), np.int32(len(x)),
         )  # fmt: skip
         self._num_told, self._generation = self._num_told + len(x), generation
-        if not is_row:
+        row = self._row(measured) if is_row or is_start else None
+        self._last = row
+        if row is None or is_start:
             return []
-        row = self._row(measured)
         driver.append(self._rows, row)
         return [row]
 
@@ -317,7 +319,7 @@ class AskTell:
         s = self._settings
         rows = self._rows
         if not rows or rows[-1].generation[-1] != self.generation:
-            rows = [*rows, self._row(loop.jit_measure(self._told, self._offset))]
+            rows = [*rows, self._last or self._row(loop.jit_measure(self._told, self._offset))]
         return make_result(
             self._told, Rows.join(rows), minimize=s.minimize, stopped_by=stopped_by, info=s.info(),
             extras={name: self._extras.of(numbers) for name, numbers in self._living().items()},
