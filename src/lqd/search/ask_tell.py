@@ -291,8 +291,7 @@ class AskTell:
             None if self._first_traits is None else padded(traits, 0.0), np.int32(len(x)),
         )  # fmt: skip
         self._num_told, self._generation = self._num_told + len(x), generation
-        row = self._row(measured) if is_row or is_start else None
-        self._last = row
+        self._last = row = self._row(measured) if is_row or is_start else None
         if row is None or is_start:
             return []
         driver.append(self._rows, row)
