@@ -78,7 +78,7 @@ build/qdax/.ready: build/qdax/venv # without the simulators that QDax asks for, 
 	@touch $@
 
 test-robots: build/robots/.ready ## the tests that need brax, in an environment of their own
-	$(call TESTED_WITH,robots) tests/tasks/test_brax.py tests/bench/test_again.py
+	$(call TESTED_WITH,robots) tests/tasks/test_brax.py tests/bench/test_again.py tests/meta/families -k 'not families or robots'
 
 test-qdax: build/qdax/.ready ## the tests that need QDax, in an environment of their own
 	$(call TESTED_WITH,qdax) tests/integrations/test_qdax.py tests/integrations/test_qdax_emitter.py
