@@ -6,9 +6,11 @@ import sys
 
 import pytest
 import quick
+from training_runs import Reached, flags
 
 from lqd.meta import config as configs
-from lqd.meta import presets
+from lqd.meta import presets, trainer
+from lqd.meta.train import train
 
 TINY = {
     "functions": ("sphere", "rastrigin"),
@@ -47,3 +49,39 @@ def start_python():
         )  # fmt: skip
 
     return start
+
+
+@pytest.fixture
+def lqd_train(request):
+    """Starts `lqd train` in a process of its own, as strict as the suite and compiling as the suite does."""
+    started = []
+
+    def start(out, settings, *more, num_devices=1):
+        environment = quick.environment(num_devices)
+        command = [sys.executable, "-W", "error", "-m", "lqd", "train", "--out", str(out), *flags(settings), *more]
+        started.append(
+            subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def settled(monkeypatch):
+    """The config that a call settles on, without running it."""
+
+    def reach(config, *args, **settings):
+        raise Reached(config)
+
+    monkeypatch.setattr(trainer, "run", reach)
+
+    def settle(**settings):
+        with pytest.raises(Reached) as reached:
+            train(quiet=True, **settings)
+        return reached.value.args[0]
+
+    return settle

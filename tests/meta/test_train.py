@@ -1,16 +1,11 @@
-"""Whole training runs, small ones: cut anywhere and resumed, lengthened, refused, on two machines; and their files."""
+"""Whole training runs, small ones: cut anywhere and resumed, lengthened, refused; and their files."""
 
-import csv
 import dataclasses
 import json
-import pathlib
 import random
 import re
 import shutil
 import signal
-import socket
-import subprocess
-import sys
 import time
 from types import SimpleNamespace
 
@@ -18,10 +13,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import quick
+from training_runs import (
+    COMMON,
+    TINY,
+    assert_same_arrays,
+    assert_same_run,
+    begun,
+    config_of,
+    finished,
+    flags,
+    log_of,
+    saved,
+    weights,
+)
 
 import lqd
-from lqd import cli, statistics
+from lqd import statistics
 from lqd.cli import main, rerun
 from lqd.errors import InvalidInput
 from lqd.io import manifest
@@ -29,26 +36,12 @@ from lqd.io.files import read_arrays
 from lqd.meta import config as configs
 from lqd.meta import generation, initial_weights, presets, trainer
 from lqd.meta.objective import NAMES
-from lqd.meta.store import Saved, Store, read
+from lqd.meta.store import Store, read
 from lqd.meta.train import imitate, train
 from lqd.meta.validation import PANEL, Comparison, Validator, Verdict
 from lqd.rules.learned.network import Architecture
 from lqd.rules.learned.rule import Learned
 
-STAGE = {"num_meta_generations": 4, "meta_population_size": 4, "num_tasks": 2, "num_generations": 3}
-COMMON = {
-    "preset": "smoke",
-    "functions": ("sphere", "rastrigin"),
-    "population_size": 8,
-    "batch_size": 4,
-    "num_layers": 1,
-    "num_features": 4,
-    "num_heads": 2,
-    "num_hidden": 4,
-    "validation_tasks": 4,
-    "validation_generations": 3,
-}
-TINY = COMMON | STAGE | {"chunk_size": 2, "validation_every": 2}
 LONGER = TINY | {"num_meta_generations": 120, "validation_every": 40}  # time enough for a signal to fall in
 TAUGHT = {"init": "ns", "synthetic_rounds": 0, "own_rounds": 2, "steps_per_round": 3, "imitation_batch": 4}
 LARGER = "num_meta_generations=2 meta_population_size=8 num_tasks=4 num_generations=5"
@@ -88,77 +81,6 @@ def copy(whole, tmp_path):
     return tmp_path / "copy"
 
 
-def saved(folder):
-    return Store(folder).load()
-
-
-def log_of(folder):
-    """Rows without what the clock says."""
-    with (folder / "log.csv").open(newline="") as file:
-        return [
-            {k: v for k, v in row.items() if k not in ("time_s", "seconds", "check")} for row in csv.DictReader(file)
-        ]
-
-
-def assert_same_arrays(one, other, only=""):
-    one, other = ({n: v for n, v in saved(f).arrays.items() if n.startswith(only)} for f in (one, other))
-    assert one.keys() == other.keys() != set()
-    for name, value in one.items():
-        np.testing.assert_array_equal(value, other[name], err_msg=name)
-
-
-def assert_same_run(one, other):
-    """To the last bit: what was evolved, what was logged, what was kept."""
-    assert_same_arrays(one, other)
-    assert log_of(one) == log_of(other)
-    for name in ("rule.safetensors", "last.safetensors"):
-        np.testing.assert_array_equal(weights(one / name), weights(other / name))
-    cards = [json.loads((folder / "card.json").read_text()) for folder in (one, other)]
-    for card in cards:
-        del card["time_s"], card["sessions"]
-    assert cards[0] == cards[1]
-
-
-def weights(path):
-    return np.asarray(generation.flat_from(lqd.load(path)))
-
-
-def flags(settings):
-    words = []
-    for name, value in settings.items():
-        name = name.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(f"--{name}" if value else f"--no-{name}")
-        else:
-            words += [f"--{name}", *(map(str, value) if isinstance(value, tuple) else [str(value)])]
-    return words
-
-
-@pytest.fixture
-def lqd_train(request):
-    """Starts `lqd train` in a process of its own, as strict as the suite and compiling as the suite does."""
-    started = []
-
-    def start(out, settings, *more, num_devices=1):
-        environment = quick.environment(num_devices)
-        command = [sys.executable, "-W", "error", "-m", "lqd", "train", "--out", str(out), *flags(settings), *more]
-        started.append(
-            subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        )
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def finished(process):
-    """Exit status and what was said on stderr."""
-    _, errors = process.communicate(timeout=600)
-    return process.returncode, errors
-
-
 def send_after(process, number, folder, step):
     """A signal, once the log has come to this step; False if the process had ended before."""
     while process.poll() is None:
@@ -195,27 +117,6 @@ def scripted(monkeypatch):
 
     script()
     return script
-
-
-class Reached(Exception):
-    """What would have been run."""
-
-
-@pytest.fixture
-def settled(monkeypatch):
-    """The config that a call settles on, without running it."""
-
-    def reach(config, *args, **settings):
-        raise Reached(config)
-
-    monkeypatch.setattr(trainer, "run", reach)
-
-    def settle(**settings):
-        with pytest.raises(Reached) as reached:
-            train(quiet=True, **settings)
-        return reached.value.args[0]
-
-    return settle
 
 
 # --- what a run leaves ---
@@ -411,20 +312,6 @@ def test_another_stage_may_have_other_sizes(copy, tmp_path, scripted):
     train(out=tmp_path / "long", add_stage=[LARGER], quiet=True, **TINY)
     assert_same_arrays(copy, tmp_path / "long", only="strategy")
     assert [row["stage"] for row in log_of(copy)] == ["", "0", "0", "0", "0", "1", "1"]
-
-
-def begun(folder, config, num_done):
-    """A folder in which a run was left after so many meta-generations."""
-    folder.mkdir()
-    Store(folder).save(Saved(config, 0, num_done, {"start": np.zeros(3)}, {"sessions": [], "time_s": 0.0}))
-    return folder
-
-
-def config_of(settings, *stages):
-    config = presets.override(presets.preset("smoke"), {n: v for n, v in settings.items() if n != "preset"})
-    for text in stages:
-        config = presets.add_stage(config, text)
-    return config
 
 
 TWO = ("num_meta_generations=2 meta_population_size=8", "num_meta_generations=3 num_tasks=4")
@@ -836,98 +723,3 @@ def test_bad_figures_end_in_one_line(whole, tmp_path, capsys):
             main(["figure", *command])
         assert stop.value.code == 2
         assert message in capsys.readouterr().err
-
-
-# --- several devices, and processes ---
-
-
-@pytest.mark.parametrize(("num_devices", "chunk_size"), [(1, 8), (2, 4), (4, 2), (8, 1)])
-def test_several_devices_need_no_flag(tmp_path, settled, monkeypatch, capsys, num_devices, chunk_size):
-    """The chunks are chosen when a run begins, and kept on whatever it goes on."""
-    free = {name: value for name, value in (TINY | {"meta_population_size": 8}).items() if name != "chunk_size"}
-    monkeypatch.setattr(jax, "device_count", lambda: num_devices)
-    assert settled(out=tmp_path / "run", **free) == config_of(free | {"chunk_size": chunk_size})
-    with pytest.raises(Reached):
-        train(out=tmp_path / "run", **free)
-    line = f"{num_devices} devices share the members, {chunk_size} at a time on each (chunk_size).\n"
-    assert capsys.readouterr().out.partition("evolving")[0] == (line if num_devices > 1 else "")
-    out = begun(tmp_path / "begun", config_of(free | {"chunk_size": 1}), 2)
-    for given in (free, {}, {"preset": None}, free | {"num_meta_generations": 9}):
-        assert settled(out=out, resume=True, **given).chunk_size == 1
-    with pytest.raises(InvalidInput, match="holds this run, 2 of 4 meta-generations done"):
-        train(out=out, quiet=True, **free)
-
-
-def test_chunks_that_were_asked_for_are_not_changed(tmp_path, settled, monkeypatch):
-    out = begun(tmp_path / "run", config_of(TINY | {"meta_population_size": 8, "chunk_size": 4}), 2)
-    with pytest.raises(InvalidInput, match="differs in chunk_size: 4 there, 2 here"):
-        train(out=out, resume=True, quiet=True, **TINY | {"meta_population_size": 8})
-    monkeypatch.setattr(jax, "device_count", lambda: 4)
-    with pytest.raises(InvalidInput, match=r"chunks of 4, .*: 8 members are 2 chunks, .* with 1 or 2 of them"):
-        train(out=out, resume=True, quiet=True)
-    with pytest.raises(InvalidInput, match="meta_population_size=6 cannot be shared by 4 devices; 4 or 8 can"):
-        train(out=tmp_path / "new", quiet=True, **COMMON | STAGE | {"meta_population_size": 6})
-
-
-JOIN = """
-import sys
-from lqd.cli.train import _join
-_join(dict.fromkeys(("coordinator_address", "num_processes", "process_id")))
-import jax
-print(jax.process_index(), jax.process_count(), jax.device_count())
-"""
-
-
-def test_under_slurm_processes_find_each_other(start_python, monkeypatch):
-    job = {"SLURM_JOB_ID": str(free_port() % 4096), "SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_NTASKS": "2"}
-    running = []
-    for i in "01":
-        for name, value in (job | {"SLURM_PROCID": i, "SLURM_LOCALID": i}).items():
-            monkeypatch.setenv(name, value)
-        running.append(start_python(JOIN))
-    for number, process in enumerate(running):
-        said, errors = process.communicate(timeout=600)
-        assert process.returncode == 0, errors
-        assert said.split() == [str(number), "2", "2"]
-
-
-def test_the_pods_of_kubernetes_run_what_the_two_processes_above_do():
-    """Their flags; and the name of the first one is that of the Job, and of the Service."""
-    page = (pathlib.Path(__file__).parents[2] / "docs/howto/cluster.md").read_text()
-    (manifest,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
-    (words,) = re.findall(r"^ +exec\n +lqd (.*?)\n +resources", manifest, re.M | re.S)
-    command = cli.parse([word.replace("$JOB_COMPLETION_INDEX", "1") for word in words.split()])
-    assert (command.distributed, command.num_processes, command.process_id) == (True, 2, 1)
-    assert command.coordinator_address == "lqd-0.lqd:1234"
-    assert re.findall(r"name: (\w+) }\n", manifest) == ["lqd", "lqd", "lqd"]  # Service, its selector, Job
-    assert re.findall(r"(?:completions|parallelism): (\d+)", manifest) == ["2", "2"]
-    assert "subdomain: lqd\n" in manifest
-
-
-def free_port():
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return server.getsockname()[1]
-
-
-# Plain tasks: what takes time is that each device compiles the programs for itself.
-ON = {
-    "bbob": TINY | {"functions": ("sphere",), "noise": False, "rotate": False},
-    "several families": {n: v for n, v in TINY.items() if n != "functions"}
-    | {"tasks": "arm-small,noisy-arm-small", "shapes": ("population_size=6", "batch_size=3 num_generations=2,4")},
-}
-
-
-# BBOB alone runs the same programs as one part of several: it is in the long suite.
-@pytest.mark.parametrize("case", [pytest.param("bbob", marks=pytest.mark.long), "several families"])
-def test_two_processes_with_two_devices_give_the_bits_of_one(tmp_path, lqd_train, case):
-    settings = ON[case] | {"meta_population_size": 8, "num_meta_generations": 3}
-    cluster = ("--distributed", "--coordinator-address", f"127.0.0.1:{free_port()}", "--num-processes", "2")
-    free = {name: value for name, value in settings.items() if name != "chunk_size"}  # 2 is what four devices get
-    running = [lqd_train(tmp_path / "two", free, "--quiet", *cluster, "--process-id", i, num_devices=2) for i in "01"]
-    for process in running:
-        status, errors = finished(process)
-        assert status == 0, errors
-    train(out=tmp_path / "one", quiet=True, **settings)
-    assert_same_run(tmp_path / "two", tmp_path / "one")
-    assert len(json.loads((tmp_path / "two/card.json").read_text())["sessions"][0]["devices"]) == 4
