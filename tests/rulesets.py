@@ -8,7 +8,7 @@ import numpy as np
 
 from lqd.meta.imitation import populations
 from lqd.meta.imitation.settings import Imitation
-from lqd.rules.learned import layers, network, recipe2
+from lqd.rules.learned import layers, network, recipe2, recipe3
 from lqd.rules.learned.network import Architecture
 from lqd.rules.learned.rule import Learned
 
@@ -20,17 +20,20 @@ ARCHITECTURES = {
     "distances": Architecture(recipe=2),
     "distances, padded": Architecture(recipe=2, num_features=24, num_heads=8, num_hidden=20, descriptor_dim=1),
     "distances, many dimensions": Architecture(recipe=2, num_layers=1, descriptor_dim=8),
+    "leading": Architecture(recipe=3, num_layers=2),
+    "leading, padded": Architecture(recipe=3, num_layers=1, num_features=24, num_heads=8, num_hidden=20),
 }
 
 
-PAPER, DISTANCES = ARCHITECTURES["paper"], ARCHITECTURES["distances"]
+PAPER, DISTANCES, LEADING = (ARCHITECTURES[name] for name in ("paper", "distances", "leading"))
 # Relative errors that the fast and the exact kernel keep to. Recipe 2 speaks of logarithms of distances, which the
 # fast one knows to 21 bits of the squared distance from the centre.
-LIMITS = {1: (3e-4, 1e-5), 2: (3e-3, 1e-5)}
+LIMITS = {1: (3e-4, 1e-5), 2: (3e-3, 1e-5), 3: (3e-3, 1e-5)}
 
 
 _init = jax.jit(network.init_params, static_argnums=1)  # one program, not one for each operation
 _features = jax.jit(recipe2.features)
+_features_of_leading = jax.jit(recipe3.features)
 
 
 def noisy(architecture: Architecture, seed: int = 0, sharpness: float = 1.0) -> layers.Params:
@@ -41,7 +44,7 @@ def noisy(architecture: Architecture, seed: int = 0, sharpness: float = 1.0) -> 
         return np.asarray(leaf) + np.float32(0.3) * rng.standard_normal(leaf.shape, np.float32)
 
     params = jax.tree.map(with_noise, _init(jax.random.key(seed), architecture))
-    if architecture.recipe == 2:
+    if architecture.recipe in network.OF_DISTANCES:
         params["layers"]["sharpness"] += np.log(np.float32(sharpness))
     else:
         for name in ("query", "key"):
@@ -52,10 +55,19 @@ def noisy(architecture: Architecture, seed: int = 0, sharpness: float = 1.0) -> 
 def inputs(num: int, architecture: Architecture, seed: int = 0, num_empty: int = 2):
     x = np.random.default_rng(seed).standard_normal((num, 1 + architecture.descriptor_dim), np.float32)
     filled = np.arange(num) >= min(num_empty, num - 1)
-    if architecture.recipe == 2:
+    if architecture.recipe in network.OF_DISTANCES:
         fitness = np.round(4 * x[:, 0]) / 4  # there are equals
-        return _features(jnp.asarray(np.where(filled, fitness, -np.inf)), jnp.asarray(x[:, 1:])), jnp.asarray(filled)
+        given = jnp.asarray(np.where(filled, fitness, -np.inf)), jnp.asarray(x[:, 1:])
+        found = _features(*given) if architecture.recipe == 2 else _features_of_leading(*given, carried(num, seed))
+        return found, jnp.asarray(filled)
     return jnp.asarray(np.where(filled[:, None], x, np.float32(0))), jnp.asarray(filled)
+
+
+def carried(num: int, seed: int = 0):
+    """Steps and ages."""
+    rng = np.random.default_rng(seed)
+    steps = np.asarray(recipe3.NEUTRAL) + rng.standard_normal((num, len(recipe3.STEPS)), np.float32)
+    return jnp.asarray(np.column_stack([steps, rng.integers(0, 50, num)]), jnp.float32)
 
 
 def tied(num: int, order=None):

@@ -125,6 +125,15 @@ def rule(name: str, **settings) -> Rule:
     return RULES[name].make(**settings)
 
 
+def guides(given: Any) -> bool:
+    """Whether what a user gave as a rule also leads variation."""
+    if trained.is_file(given):
+        given = trained.read(given)
+    elif isinstance(given, str) and given in trained.NAMES:
+        return trained.card(given)["architecture"]["recipe"] == 3
+    return protocol.guides(given)
+
+
 def resolve(
     given: Any,
     *,

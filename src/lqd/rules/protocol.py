@@ -11,6 +11,9 @@ compiles. Three more optional methods make a rule faster without changing what i
 - `annotate(descriptor (B, D))` returns arrays `(B, ...)` that depend on one individual alone (its cell, say). The
   loop calls it once, on newcomers, keeps the result beside each survivor and hands it to
 - `score(key, fitness, descriptor, notes)`, which is `__call__` with those notes given.
+
+A rule that also leads variation says so by a property `guides`, and has a method `guide(key, fitness, descriptor,
+carried)`: scores, and advice on each individual's breeding (`evolution/led.py`).
 """
 
 from typing import Any, Protocol, runtime_checkable
@@ -41,6 +44,11 @@ def annotate(rule: Rule, descriptor: Float[Array, "B D"]) -> Any:
 def score(rule: Rule, key, fitness, descriptor, notes) -> Scores:
     """Competition fitness, with what the rule noted before."""
     return rule.score(key, fitness, descriptor, notes) if hasattr(rule, "score") else rule(key, fitness, descriptor)
+
+
+def guides(rule: Rule) -> bool:
+    """Whether the rule also leads variation."""
+    return bool(getattr(rule, "guides", False))
 
 
 def arrays(fitness, descriptor) -> tuple[Float[Array, " P"], Float[Array, "P D"]]:

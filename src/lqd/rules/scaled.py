@@ -35,10 +35,20 @@ class InBounds:
     def ready(self) -> "InBounds":
         return InBounds(protocol.ready(self.rule), self.low, self.high, self.at_edge)
 
+    @property
+    def guides(self) -> bool:
+        return protocol.guides(self.rule)
+
     def __call__(self, key, fitness, descriptor) -> Scores:
+        return self.rule(key, *self._seen(fitness, descriptor))
+
+    def guide(self, key, fitness, descriptor, carried):
+        return self.rule.guide(key, *self._seen(fitness, descriptor), carried)
+
+    def _seen(self, fitness, descriptor):
         fitness, descriptor = arrays(fitness, descriptor)
         place = share(descriptor, self.low, self.high)
-        return self.rule(key, fitness, jnp.clip(place, 0.0, 1.0) if self.at_edge else place)
+        return fitness, jnp.clip(place, 0.0, 1.0) if self.at_edge else place
 
 
 @pytree
@@ -53,10 +63,20 @@ class BySpread:
     def ready(self) -> "BySpread":
         return BySpread(protocol.ready(self.rule))
 
+    @property
+    def guides(self) -> bool:
+        return protocol.guides(self.rule)
+
     def __call__(self, key, fitness, descriptor) -> Scores:
+        return self.rule(key, *self._seen(fitness, descriptor))
+
+    def guide(self, key, fitness, descriptor, carried):
+        return self.rule.guide(key, *self._seen(fitness, descriptor), carried)
+
+    def _seen(self, fitness, descriptor):
         fitness, descriptor = arrays(fitness, descriptor)
         low, high = robust_range(descriptor, fitness > -jnp.inf)
-        return self.rule(key, fitness, share(descriptor, low, high))
+        return fitness, share(descriptor, low, high)
 
 
 def in_units(rule: Rule, bounds, outside: str) -> Rule:

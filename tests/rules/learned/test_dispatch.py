@@ -19,7 +19,7 @@ from lqd.rules.learned import dispatch, network
 from lqd.rules.learned.network import Architecture
 from lqd.rules.learned.rule import Learned
 
-PAPER, DISTANCES = rulesets.PAPER, rulesets.DISTANCES
+PAPER, DISTANCES, LEADING = rulesets.PAPER, rulesets.DISTANCES, rulesets.LEADING
 BOTH = pytest.mark.parametrize("architecture", [PAPER, DISTANCES], ids=["paper", "distances"])
 
 
@@ -31,7 +31,7 @@ def interpreted(num_heads, params, x, filled, exact=False):
 plain = jax.jit(network.forward, static_argnums=1)
 
 
-SLOW = ("distances, padded", "distances, many dimensions")
+SLOW = ("distances, padded", "distances, many dimensions", "leading, padded")
 NAMES = [pytest.param(name, marks=pytest.mark.long) if name in SLOW else name for name in rulesets.ARCHITECTURES]
 
 
@@ -141,7 +141,7 @@ def test_any_sharpness_gives_finite_scores(sharpness):
     assert rulesets.relative_error(interpreted(4, params, x, filled, exact=True), expected, filled) < 1e-4
 
 
-@pytest.mark.parametrize(("num", "recipe"), [(20, 1), (300, 1), (20, 2)])
+@pytest.mark.parametrize(("num", "recipe"), [(20, 1), (300, 1), (20, 2), (20, 3)])
 def test_mapping_in_any_nesting_changes_nothing(num, recipe):
     small = Architecture(num_layers=1, recipe=recipe)
     rules = [rulesets.noisy(small, seed) for seed in range(2)]

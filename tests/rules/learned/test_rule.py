@@ -137,7 +137,7 @@ def test_another_descriptor_dimension_is_refused_by_name(rule):
         rule(None, jnp.zeros(4), jnp.zeros((4, 3)))
 
 
-@pytest.mark.parametrize("change", [{"num_heads": 3}, {"num_layers": 0}, {"recipe": 3}, {"num_features": 2.5}])
+@pytest.mark.parametrize("change", [{"num_heads": 3}, {"num_layers": 0}, {"recipe": 4}, {"num_features": 2.5}])
 def test_impossible_architectures_are_refused(change):
     with pytest.raises(ValueError, match=next(iter(change))):
         dataclasses.replace(Architecture(), **change)

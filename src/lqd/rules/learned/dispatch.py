@@ -16,7 +16,7 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float
 
 from lqd.errors import InvalidInput
-from lqd.rules.learned import network
+from lqd.rules.learned import network, recipe2, recipe3
 from lqd.rules.learned.layers import Params
 from lqd.rules.learned.network import Architecture
 from lqd.rules.learned.pallas import recipe1 as fused1
@@ -80,6 +80,11 @@ def _recipe(params: Params):
 def pack(params: Params, num_heads: int) -> Packed:
     """The weights as the kernel reads them, and whether half precision holds all that it will make of them."""
     return _recipe(params).pack(params, num_heads)
+
+
+def _pair_columns(params: Params, num_columns: int) -> int:
+    """Columns of queries and keys for features of so many columns."""
+    return fused2.pair_columns(num_columns - NUM_FIRST - recipe2.num_further(params))
 
 
 @functools.cache
@@ -169,7 +174,7 @@ def _forward_of(num_heads: int, exact: bool, interpret: bool) -> Callable:
         params, (packed, fits) = weights
         recipe = _recipe(params)
         num, num_columns = x.shape[2:]
-        if num > MAX_FUSED or (recipe is fused2 and fused2.pair_columns(num_columns - NUM_FIRST) > MAX_WIDTH):
+        if num > MAX_FUSED or (recipe is fused2 and _pair_columns(params, num_columns) > MAX_WIDTH):
             if recipe is fused1:
                 return jax.vmap(jax.vmap(tiled, in_axes=(None, 0, 0)))(params, x, filled)
             return _map_of_maps(num_heads, params, x, filled, max(1, MAX_PLAIN_TABLE // (num_heads * num**2)))
@@ -177,9 +182,17 @@ def _forward_of(num_heads: int, exact: bool, interpret: bool) -> Callable:
         fused = functools.partial(
             recipe.fused, num_features=num_features, num_heads=num_heads, exact=exact, interpret=interpret
         )
+
+        def by_kernel():
+            outputs = fused(packed, x, filled)
+            if not network.leads(params):
+                return outputs
+            straight = jax.vmap(recipe3.direct)(params, x)
+            return jnp.concatenate([outputs[..., :1], (outputs[..., 1:] + straight) * recipe3.GAIN], axis=-1)
+
         return jax.lax.cond(
             jnp.all(fits),
-            lambda: fused(packed, x, filled),
+            by_kernel,
             lambda: _map_of_maps(num_heads, params, x, filled, STAND_IN_AT_ONCE),
         )
 
@@ -201,10 +214,12 @@ def _mapped(many: Callable) -> Callable:
             def together(leaf):
                 return jnp.moveaxis(leaf, 0, 1).reshape(leaf.shape[1], -1, *leaf.shape[3:])
 
-            scores = many(weights, together(x), together(filled))
-            return jnp.moveaxis(scores.reshape(x.shape[1], axis_size, *x.shape[2:4]), 1, 0), True
+            outputs = many(weights, together(x), together(filled))
+            outputs = outputs.reshape(x.shape[1], axis_size, *x.shape[2:4], *outputs.shape[3:])
+            return jnp.moveaxis(outputs, 1, 0), True
         weights = jax.tree.map(batched, weights, in_batched[0])
         merged = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (weights, x, filled))
-        return many(*merged).reshape(x.shape[:-1]), True
+        outputs = many(*merged)
+        return outputs.reshape(*x.shape[:-1], *outputs.shape[3:]), True
 
     return many

@@ -12,8 +12,11 @@ import jax
 from jaxtyping import Array, Bool, Float, Key
 
 from lqd.errors import InvalidInput
-from lqd.rules.learned import recipe1, recipe2
+from lqd.rules.learned import recipe1, recipe2, recipe3
 from lqd.rules.learned.layers import Params
+
+RECIPES = (1, 2, 3)
+OF_DISTANCES = (2, 3)  # those that take descriptors of any dimension
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,26 +41,27 @@ class Architecture:
                 f"num_features must be a multiple of num_heads, got {self.num_features} features "
                 f"for {self.num_heads} heads; {self.num_heads * -(-self.num_features // self.num_heads)} would do."
             )
-        if self.recipe not in (1, 2):
-            raise InvalidInput(f"recipe must be 1 or 2, the feature recipes this version knows, got {self.recipe}.")
-        if self.recipe == 2 and self.num_heads % recipe2.NUM_KINDS:
+        if self.recipe not in RECIPES:
+            raise InvalidInput(f"recipe must be 1, 2 or 3, the feature recipes this version knows, got {self.recipe}.")
+        if self.recipe in OF_DISTANCES and self.num_heads % recipe2.NUM_KINDS:
             raise InvalidInput(
-                f"num_heads must be a multiple of {recipe2.NUM_KINDS} for recipe 2 (its heads are of so many kinds), "
-                f"got {self.num_heads}."
+                f"num_heads must be a multiple of {recipe2.NUM_KINDS} for recipe {self.recipe} (its heads are of so "
+                f"many kinds), got {self.num_heads}."
             )
 
 
 def init_params(key: Key[Array, ""], architecture: Architecture) -> Params:
     """Random weights."""
     num_layers, width, hidden = architecture.num_layers, architecture.num_features, architecture.num_hidden
-    if architecture.recipe == 2:
-        return recipe2.init_params(key, num_layers, width, architecture.num_heads, hidden)
+    if architecture.recipe in OF_DISTANCES:
+        recipe = recipe2 if architecture.recipe == 2 else recipe3
+        return recipe.init_params(key, num_layers, width, architecture.num_heads, hidden)
     return recipe1.init_params(key, architecture.descriptor_dim, num_layers, width, hidden)
 
 
 def features(fitness: Float[Array, " P"], descriptor: Float[Array, "P D"], recipe: int = 1) -> Float[Array, "P C"]:
     """What the network of that recipe reads of a population."""
-    return (recipe2 if recipe == 2 else recipe1).features(fitness, descriptor)
+    return {1: recipe1, 2: recipe2, 3: recipe3}[recipe].features(fitness, descriptor)
 
 
 def on_gpu() -> bool:
@@ -72,10 +76,23 @@ def fastest_attention():
     return recipe1.attention_by_reduction if on_gpu() else recipe1.attention
 
 
+def leads(params: Params) -> bool:
+    """Whether these weights are of recipe 3, which has more outputs than a score."""
+    return "breeding" in params
+
+
 def forward(
     params: Params, num_heads: int, x: Float[Array, "P C"], filled: Bool[Array, " P"], attention=recipe1.attention
-) -> Float[Array, " P"]:
-    """Features in, one score per individual out. The weights say of which recipe they are."""
+) -> Array:
+    """Features in, one score per individual out (P,); of recipe 3 all outputs (P, O). The weights say which it is."""
+    if leads(params):
+        return recipe3.forward(params, num_heads, x, filled)
     if "sharpness" in params["layers"]:
         return recipe2.forward(params, num_heads, x, filled)
     return recipe1.forward(params, num_heads, x, filled, attention)
+
+
+def scores(params: Params, num_heads: int, x: Float[Array, "P C"], filled: Bool[Array, " P"]) -> Float[Array, " P"]:
+    """The score alone, whatever the recipe."""
+    found = forward(params, num_heads, x, filled)
+    return found[:, 0] if leads(params) else found

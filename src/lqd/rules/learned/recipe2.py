@@ -133,8 +133,18 @@ def _logarithm(squared):
 
 def forward(params: Params, num_heads: int, x: Float[Array, "P D+4"], filled: Bool[Array, " P"]) -> Float[Array, " P"]:
     """Features in, one score per individual out."""
-    num = x.shape[0]
-    ascending, place = (x[:, 3], x[:, 2], x[:, 0]), x[:, NUM_FIRST:]  # who is fitter: the last one counts most
+    return layers.scored(params, hidden(params, num_heads, x, filled))
+
+
+def num_further(params: Params) -> int:
+    """How many more tokens these weights read than recipe 2 has: columns of the features before the descriptor's."""
+    return params["embed"]["weight"].shape[-2] - NUM_TOKENS
+
+
+def hidden(params: Params, num_heads: int, x: Float[Array, "P C"], filled: Bool[Array, " P"]) -> Float[Array, "P F"]:
+    """What the last layer says of each individual, before anything is read off it."""
+    num, end = x.shape[0], NUM_FIRST + num_further(params)
+    ascending, place = (x[:, 3], x[:, 2], x[:, 0]), x[:, end:]  # who is fitter: the last one counts most
     index = jnp.arange(num)
 
     def pairs(rows):
@@ -182,7 +192,6 @@ def forward(params: Params, num_heads: int, x: Float[Array, "P D+4"], filled: Bo
         x = x + jnp.matmul(density, params["density"]["weight"], precision=PRECISION)
         return layers.perceptron(params, x + layers.linear(params["out"], mixed)), None
 
-    tokens = jnp.column_stack([x[:, :2], _logarithm(least)])
+    tokens = jnp.column_stack([x[:, :2], _logarithm(least), x[:, NUM_FIRST:end]])
     x = jnp.matmul(tokens, params["embed"]["weight"], precision=PRECISION)
-    x, _ = jax.lax.scan(layer, x, params["layers"])
-    return layers.scored(params, x)
+    return jax.lax.scan(layer, x, params["layers"])[0]

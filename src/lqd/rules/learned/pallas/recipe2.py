@@ -1,4 +1,4 @@
-"""Feature recipe 2, attention by distance (`learned.recipe2`): the whole network as one program per population.
+"""Feature recipes 2 and 3, attention by distance: the whole network as one program per population.
 
 Individuals are sorted, the fittest first, so that the fitter ones are those before: half of the tiles are left out, and
 only tiles on the diagonal are masked. A logit is minus the sharpness times how much further than the nearest one the
@@ -11,6 +11,9 @@ other is, and that is one product of a query with a key:
 all times the sharpness. So keys are the same for all heads, a query differs from head to head by a factor,
 and the highest logit of every row is 0: no pass to find it, no matrix for queries and keys. A squared distance is so
 known to 21 bits of the squared distance from the centre. With `exact` it is the sum of squared differences in float32.
+
+Recipe 3 brings further tokens, and reads more than a score off the last layer. What goes straight from its inputs to
+its outputs is added outside.
 """
 
 import functools
@@ -66,8 +69,8 @@ def pack(params: Params, num_heads: int):
 
 
 def fused(packed, x, filled, *, num_features: int, num_heads: int, exact: bool, interpret: bool):
-    """Scores (M, K, P) of M rules on K populations each."""
-    num = x.shape[2]
+    """Scores (M, K, P) of M rules on K populations each; of recipe 3 what is read off the last layer, (M, K, P, O)."""
+    num, first = x.shape[2], NUM_FIRST + packed[0].shape[-2] - recipe2.NUM_TOKENS
     rows, num_warps, size = split_precision.tiling(num)
     x = jnp.where(filled[..., None], x, 0.0)
     mask = jnp.where(filled, np.float32(0), MASK)
@@ -79,24 +82,27 @@ def fused(packed, x, filled, *, num_features: int, num_heads: int, exact: bool, 
         rows=rows,
         num_features=num_features,
         width=num_features // num_heads,
-        num_dimensions=x.shape[2] - NUM_FIRST - 1,
+        first=first,
+        num_dimensions=x.shape[2] - first - 1,
         do=Arithmetic(exact, interpret),
     )
-    scores = split_precision.launch(body, num_warps, interpret, packed, _sorted(x, rows, num_warps, interpret))
-    return scores[..., :num]
+    inputs = _sorted(x, first, rows, num_warps, interpret)
+    outputs = split_precision.launch(body, num_warps, interpret, packed, inputs)[..., :num]
+    return outputs if outputs.ndim == 3 else outputs.swapaxes(2, 3)
 
 
 # Sorting
 
 
-def _sorted(x, rows: int, num_warps: int, interpret: bool):
+def _sorted(x, first: int, rows: int, num_warps: int, interpret: bool):
     """Columns of queries for sharpness 1 and nearest 0, in float32, and of keys, in halves; who stands where; and x.
 
-    All with the fittest first, of equals by the tie-break, then by the index; empty slots last. A kernel of its own,
-    because XLA sorts slowly, and compiles for minutes if it is to count who is ahead of whom (jax 0.11.2, H200).
+    Descriptors are the columns of x from `first` on. All with the fittest first, of equals by the tie-break, then by
+    the index; empty slots last. A kernel of its own, because XLA sorts slowly, and compiles for minutes if it is to
+    count who is ahead of whom (jax 0.11.2, H200).
     """
     num_rules, num_populations, num_inputs, size = x.shape
-    total, num_columns = num_rules * num_populations, pair_columns(num_inputs - NUM_FIRST - 1)
+    total, num_columns = num_rules * num_populations, pair_columns(num_inputs - first - 1)
     shapes = [(size, num_columns), (size, num_columns), (size,), (num_inputs, size)]
     dtypes = [jnp.float32, jnp.float16, jnp.int32, jnp.float32]
 
@@ -104,7 +110,7 @@ def _sorted(x, rows: int, num_warps: int, interpret: bool):
         return pl.BlockSpec((None, *shape), lambda i: (i, *[0] * len(shape)))
 
     found = split_precision.call(
-        functools.partial(_sort_body, rows=rows),
+        functools.partial(_sort_body, first=first, rows=rows),
         num_warps,
         interpret,
         grid=(total,),
@@ -115,10 +121,10 @@ def _sorted(x, rows: int, num_warps: int, interpret: bool):
     return [array.reshape(num_rules, num_populations, *array.shape[1:]) for array in found]
 
 
-def _sort_body(x_ref, query_ref, key_ref, order_ref, sorted_ref, *, rows: int):
+def _sort_body(x_ref, query_ref, key_ref, order_ref, sorted_ref, *, first: int, rows: int):
     num_inputs, size = x_ref.shape
     tiles = [pl.ds(start, rows) for start in range(0, size, rows)]
-    num_dimensions = num_inputs - NUM_FIRST - 1
+    num_dimensions = num_inputs - first - 1
 
     def keys(tile):
         """Both parts of the tie-break, the second one first, and the fitness, which counts most."""
@@ -137,7 +143,7 @@ def _sort_body(x_ref, query_ref, key_ref, order_ref, sorted_ref, *, rows: int):
         order_ref[position] = i * rows + jax.lax.broadcasted_iota(jnp.int32, (rows,), 0)
         for c in range(num_inputs):
             sorted_ref[c, position] = x_ref[c, tile]
-        place = [x_ref[NUM_FIRST + c, tile][:, None] for c in range(num_dimensions)]
+        place = [x_ref[first + c, tile][:, None] for c in range(num_dimensions)]
         query, key = _pairs(place, x_ref[num_inputs - 1, tile][:, None], query_ref.shape[1])
         query_ref[position, :] = query
         key_ref[position, :] = key
@@ -169,7 +175,8 @@ def _pairs(place, mask, num_columns: int):
 
 def _body(
     query_ref, key_ref, order_ref, x_ref, embed_ref, sharpness_ref, value_ref, density_ref, out_ref, up_ref, down_ref,
-    bias_ref, score_ref, scores_ref, *, rows: int, num_features: int, width: int, num_dimensions: int, do: Arithmetic,
+    bias_ref, score_ref, scores_ref, *, rows: int, num_features: int, width: int, first: int, num_dimensions: int,
+    do: Arithmetic,
 ):  # fmt: skip
     """One population. Tiles of rows are unrolled, so that they overlap; layers and heads are loops, to compile fast."""
     num_layers, num_heads = value_ref.shape[:2]
@@ -201,12 +208,10 @@ def _body(
     def logits(i, j, query):
         if not do.exact:
             return dot_transposed(query, keys[j])
-        places = range(NUM_FIRST, NUM_FIRST + num_dimensions)
+        places = range(first, first + num_dimensions)
         differences = (x_ref[c, tiles[i]][:, None] - x_ref[c, tiles[j]][None, :] for c in places)
         squared = functools.reduce(jnp.add, (difference * difference for difference in differences))
-        return jnp.where(
-            x_ref[NUM_FIRST + num_dimensions, tiles[j]][None, :] < 0, HIDDEN, query[0] * (query[1] - squared)
-        )
+        return jnp.where(x_ref[first + num_dimensions, tiles[j]][None, :] < 0, HIDDEN, query[0] * (query[1] - squared))
 
     def masked(logits, on_diagonal, only_fitter):
         if not on_diagonal:
@@ -273,14 +278,22 @@ def _body(
         up, down = ((ref[index, 0], ref[index, 1]) for ref in (up_ref, down_ref))
         return do.perceptron(xs, num_features, up, down, bias_ref[index, 1])
 
+    def column_of(tile, begin, end):
+        return [x_ref[c, tile][:, None] for c in range(begin, end)]
+
     least = [nearest(i) for i in range(len(tiles))]
     xs = tuple(
-        split_precision.embedded([*(x_ref[c, tile][:, None] for c in range(2)), *map(logarithm, pair)], embed_ref)
+        split_precision.embedded(
+            [*column_of(tile, 0, 2), *map(logarithm, pair), *column_of(tile, NUM_FIRST, first)], embed_ref
+        )
         for tile, pair in zip(tiles, least, strict=True)
     )
     xs = jax.lax.fori_loop(0, num_layers, lambda index, xs: layer(index, xs, least), xs)
+    num_outputs = score_ref.shape[0] - 1
     for tile, x in zip(tiles, xs, strict=True):
-        scores_ref[order_ref[tile]] = do.scored(x, num_features, score_ref)
+        for c, output in enumerate(do.read_off(x, num_features, score_ref)):
+            place = order_ref[tile] if num_outputs == 1 else (c, order_ref[tile])
+            scores_ref[place] = output
 
 
 def _iota(num: int, axis: int):

@@ -130,7 +130,8 @@ def residual(array: Float[Array, "... F"]) -> Float[Array, "... Fp"]:
 
 
 def packed_perceptron(params: Params, num_heads: int, num_columns: int):
-    """Matrices out of the heads, up and down, all biases, the score; and the magnitudes to be held by a half."""
+    """Matrices out of the heads, up and down, all biases, what outputs are read off with; and the magnitudes to be held
+    by a half."""
     layers = params["layers"]
     num_layers, num_features, _ = layers["out"]["weight"].shape
     width, size = num_features // num_heads, padded(num_features)
@@ -143,12 +144,19 @@ def packed_perceptron(params: Params, num_heads: int, num_columns: int):
     up = widened(with_bias(up_weight, up_bias), -1, num_hidden)
     down = widened(residual(layers["down"]["weight"]), -2, num_hidden)
     biases = jnp.stack([residual(layers["out"]["bias"]), residual(layers["down"]["bias"])], axis=1)
-    score_weight = params["score"]["weight"][:, 0]
-    score_bias = params["score"]["bias"][0] + jnp.einsum("f,f->", params["norm"]["bias"], score_weight)
-    score = widened(params["norm"]["scale"] * score_weight, 0, size)
-    score = jnp.stack([score, jnp.broadcast_to(score_bias, (size,))])
-    matrices = out, jnp.stack(halves(up), axis=1), jnp.stack(halves(down), axis=1), biases, score
+    matrices = out, jnp.stack(halves(up), axis=1), jnp.stack(halves(down), axis=1), biases, _read_off(params, size)
     return matrices, [reach(up_weight, up_bias), out, up, down]
+
+
+def _read_off(params: Params, size: int) -> Float[Array, "O+1 Fp"]:
+    """A row of weights for each output, the norm's scale in it, and a row with their biases."""
+    weights, biases = params["score"]["weight"].T, params["score"]["bias"]
+    if "breeding" in params:
+        weights = jnp.concatenate([weights, params["breeding"]["weight"].T])
+        biases = jnp.concatenate([biases, jnp.zeros(len(weights) - 1, biases.dtype)])
+    biases = biases + jnp.sum(weights * params["norm"]["bias"], axis=1)
+    rows = widened(params["norm"]["scale"] * weights, 1, size)
+    return jnp.concatenate([rows, widened(biases, 0, size)[None]])
 
 
 def hold(magnitudes: Sequence[Array]) -> Bool[Array, ""]:
@@ -227,8 +235,16 @@ class Arithmetic:
         return tuple(x + bias[None, :] + self.linear(u, down) for x, u in zip(xs, hidden, strict=True))
 
     def scored(self, x, num_features: int, score_ref):
-        scores = jnp.sum(x * self.scale(x, num_features) * score_ref[0, :][None, :], axis=1)
-        return scores + score_ref[1, 0]
+        """The first output."""
+        return self._output(x * self.scale(x, num_features), 0, score_ref)
+
+    def read_off(self, x, num_features: int, score_ref):
+        """All outputs."""
+        normed = x * self.scale(x, num_features)
+        return [self._output(normed, c, score_ref) for c in range(score_ref.shape[0] - 1)]
+
+    def _output(self, normed, c: int, score_ref):
+        return jnp.sum(normed * score_ref[c, :][None, :], axis=1) + score_ref[score_ref.shape[0] - 1, c]
 
 
 def _assembly(code: str, constraints: str, pack: int, dtype, *arguments):
@@ -280,10 +296,12 @@ def tiling(num: int) -> tuple[int, int, int]:
 def launch(body, num_warps: int, interpret: bool, packed, inputs) -> Float[Array, "M K P"]:
     """Scores of M rules on K populations each: a program per population, with inputs (M, K, ...) and weights (M, ...).
 
-    The last axis of the last input has as many entries as there are scores.
+    The last axis of the last input has as many entries as there are scores. With several outputs, (M, K, O, P): the
+    last weights have a row for each, and one more.
     """
     num_rules, num_populations = inputs[0].shape[:2]
-    total, size = num_rules * num_populations, inputs[-1].shape[-1]
+    num_outputs, size = packed[-1].shape[-2] - 1, inputs[-1].shape[-1]
+    total, shape = num_rules * num_populations, (size,) if num_outputs == 1 else (num_outputs, size)
 
     def of_rule(array):
         return pl.BlockSpec((None, *array.shape[1:]), lambda i: (i // num_populations, *[0] * (array.ndim - 1)))
@@ -297,7 +315,7 @@ def launch(body, num_warps: int, interpret: bool, packed, inputs) -> Float[Array
         interpret,
         grid=(total,),
         in_specs=[*(of_population(*array.shape[2:]) for array in inputs), *map(of_rule, packed)],
-        out_specs=of_population(size),
-        out_shape=jax.ShapeDtypeStruct((total, size), jnp.float32),
+        out_specs=of_population(*shape),
+        out_shape=jax.ShapeDtypeStruct((total, *shape), jnp.float32),
     )(*(array.reshape(total, *array.shape[2:]) for array in inputs), *packed)
-    return scores.reshape(num_rules, num_populations, size)
+    return scores.reshape(num_rules, num_populations, *shape)
