@@ -11,10 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import rulesets
 
 import lqd
 from lqd.evolution.variation import Children, Spread, parents
 from lqd.io import files
+from lqd.rules.learned.network import Architecture
+from lqd.rules.learned.rule import Learned
 from lqd.search import defaults, outstanding, saving
 from lqd.search.saving import Saved
 from lqd.search.settings import Settings
@@ -66,6 +69,12 @@ def kept(search):
     return np.asarray(population.x[0]), np.asarray(population.traits[0])
 
 
+def leading():
+    """A rule with random weights that leads variation."""
+    architecture = Architecture(num_layers=1, recipe=3)
+    return Learned(rulesets.noisy(architecture), architecture)
+
+
 # --- the same on both paths, in any units
 
 CASES = {
@@ -77,6 +86,9 @@ CASES = {
     "steps": {"iso_sigma": [0.1, 0.0, 0.2]},
     "one step": {"line_sigma": 0.5, "bounds": None, "init_sigma": 0.25},
     "own": {"variation": Marked()},
+    "led": {"rule": leading()},
+    "led, cells": {"rule": leading(), "descriptor_bounds": (-1, 1), "archive_cells": 8},
+    "led by nobody": {"variation": "led", "rule": "dns"},
     "more points than slots": {
         "x0": np.random.default_rng(0).uniform(-1, 1, (N + B + 1, 3)),
         "init_sigma": 0.3,
@@ -94,7 +106,7 @@ def test_host_and_compiled_agree_to_the_bit(name):
 
 
 @pytest.mark.parametrize("exponent", [20, -20])
-@pytest.mark.parametrize("name", ["box", "box, cells", "around a point", "unbounded", "steps"])
+@pytest.mark.parametrize("name", ["box", "box, cells", "around a point", "unbounded", "steps", "led", "led by nobody"])
 def test_other_units_give_the_same_bits(name, exponent):
     given = SMALL | {"num_evaluations": N + 10 * B} | CASES[name] | {"archive_cells": None}
     x_unit, descriptor_unit = np.float32([1, 2.0**exponent, 2.0**-exponent]), np.float32([2.0**exponent, 1])

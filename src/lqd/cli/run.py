@@ -44,8 +44,9 @@ class Run:
     """Solutions kept, by default as many as suit the budget; MAP-Elites gets as many cells."""
     batch_size: int | None = None
     """Offspring per generation; by default a quarter of those kept."""
-    variation: str = defaults.VARIATION
-    """How children are made: spread, which needs no tuning; or paper, with steps in units of the search space."""
+    variation: str | None = defaults.VARIATION
+    """How children are made: spread, which needs no tuning; led, where the rule says who breeds and how far; or paper,
+    with steps in units of the search space. Default: led if the rule leads, else spread."""
     iso_sigma: float | None = None
     """A fixed isotropic step instead, relative to the bounds (in units of the search space with paper)."""
     line_sigma: float | None = None

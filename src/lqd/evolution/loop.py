@@ -208,9 +208,15 @@ def absorb(
     union = _concatenate(state.population, dataclasses.replace(newcomers, traits=traits), axis=1)
 
     def select(key, union, notes):
-        scores = protocol.score(rule, key, union.fitness, union.descriptor, notes) if competing is not False else 0.0
-        scores = jnp.where(competing, scores, jnp.zeros_like(union.fitness))
-        return survive(scores, union, notes, state.population.x.shape[1])
+        num, scores = state.population.x.shape[1], jnp.zeros_like(union.fitness)
+        if competing is False:
+            return survive(scores, union, notes, num)
+        if hasattr(rule, "lead"):
+            found, led = rule.lead(key, union.fitness, union.descriptor, union.traits)
+            union = dataclasses.replace(union, traits=jnp.where(competing, led, union.traits))
+        else:
+            found = protocol.score(rule, key, union.fitness, union.descriptor, notes)
+        return survive(jnp.where(competing, found, scores), union, notes, num)
 
     population, notes = jax.vmap(select)(_keys(state.key, COMPETITION, counter), union, notes)
     return State(
@@ -290,10 +296,10 @@ def propose(
     operator: Operator | Variation,
     batch_size: int,
     start: Start = ANYWHERE,
-) -> tuple[Float[Array, "K B n"], Evaluation]:
-    """The genotypes of one generation's children, and what their tasks say of them."""
-    x = offspring(state, state.generation, operator, _bounds(tasks), batch_size, start)
-    return x, _evaluate(tasks, _keys(state.key, EVALUATION, state.generation + 1), x)
+) -> tuple[Children, Evaluation]:
+    """One generation's children, and what their tasks say of them."""
+    bred = children(state, state.generation, operator, _bounds(tasks), batch_size, start)
+    return bred, _evaluate(tasks, _keys(state.key, EVALUATION, state.generation + 1), bred.x)
 
 
 def step(

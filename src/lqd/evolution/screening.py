@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from lqd.evolution.memory import Memory
-from lqd.evolution.sums import deviation, mean_of, rounded, total
+from lqd.evolution.sums import deviation, mean_of, product, rounded, total
 from lqd.rules import scaled
 
 TIMES = 8  # candidates for each child
@@ -94,10 +94,6 @@ def guess(z: Float[Array, "K n"], new: Float[Array, "C n"], *targets: Known) -> 
         guessed = product(between, weights) + mean
         found.append(jnp.where(jnp.isfinite(guessed), guessed, 0.0))
     return found
-
-
-def product(a: Float[Array, "A K"], b: Float[Array, "K B"]) -> Float[Array, "A B"]:
-    return rounded(jnp.matmul(a, b, precision="highest"))
 
 
 def _solved(matrix: Float[Array, "K K"], values: Float[Array, "K T"]) -> Float[Array, "K T"]:

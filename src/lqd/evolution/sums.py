@@ -24,6 +24,11 @@ def total(values: Float[Array, "N n"]) -> Float[Array, " n"]:
     return values[0]
 
 
+def product(a: Float[Array, "A K"], b: Float[Array, "K B"]) -> Float[Array, "A B"]:
+    """Of matrices, in full float32."""
+    return rounded(jnp.matmul(a, b, precision="highest"))
+
+
 def mean_of(values: Float[Array, "N n"], mask: Bool[Array, " N"]) -> Float[Array, " n"]:
     """Of those that count."""
     num = jnp.maximum(jnp.sum(mask.astype(values.dtype)), 1.0)

@@ -174,6 +174,12 @@ def reflected(z: Float[Array, "... n"]) -> Float[Array, "... n"]:
     return 1.0 - jnp.abs(1.0 - (z - 2.0 * jnp.floor(0.5 * z)))
 
 
+def at_bounds(key: Key[Array, ""], z: Float[Array, "B n"]) -> Float[Array, "B n"]:
+    """Half of those that left [0, 1] reflected, half put on its edge."""
+    reflects = jax.random.bernoulli(key, 0.5, (len(z), 1))
+    return jnp.where(reflects, reflected(z), jnp.clip(z, 0.0, 1.0))
+
+
 @pytree
 class Spread:
     """Iso-line variation whose steps follow the spread of the population, and of whose children only the most promising
@@ -236,7 +242,4 @@ class Spread:
         spread = jnp.maximum(deviation(z, population.filled), self.LEAST)
         steps = rounded(iso * spread * normal[:, :-1]), rounded(line * normal[:, -1:] * (z[second] - z[first]))
         child = z[first] + steps[0] + steps[1]
-        if is_bounded:
-            reflects = jax.random.bernoulli(key_edge, 0.5, (num, 1))
-            child = jnp.where(reflects, reflected(child), jnp.clip(child, 0.0, 1.0))
-        return child, traits
+        return (at_bounds(key_edge, child) if is_bounded else child), traits

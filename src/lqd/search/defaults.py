@@ -4,7 +4,7 @@ from lqd import checks
 from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
 
 RULE = "lqd-fn"
-VARIATION = "spread"
+VARIATION = None  # "led" where the rule leads it, else "spread"
 
 Sizes = tuple[int, int]  # of the population, and of a batch
 

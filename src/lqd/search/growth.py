@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 
 from lqd import checks
+from lqd.evolution.led import Leader
 from lqd.rules.protocol import Rule
 from lqd.rules.scaled import HIGHEST, LOWEST, BySpread
 from lqd.search.same_task import Answers
@@ -23,6 +24,7 @@ class Growth:
 
         Only for a rule that takes its units from those present: others see bounds, or do not go by distances.
         """
+        rule = rule.rule if isinstance(rule, Leader) else rule
         if self._has_warned or first is None or not isinstance(rule, BySpread):
             return
         digits = generation.bit_length()

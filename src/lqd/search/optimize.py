@@ -81,8 +81,10 @@ def optimize(
         batch_size: Solutions evaluated per generation, by default a quarter of those kept; `evaluate` never sees more
             at once on the host.
         variation: How children are made. `"spread"` needs no tuning: steps follow the spread of the population, in
-            units of the bounds. `"paper"` is the paper's loop to the bit: absolute steps (0.005 and 0.05), descriptors
-            as they are, 128 solutions in batches of 32. Or an object of your own (`lqd.evolution.variation`).
+            units of the bounds. `"led"`: steps are inherited, and a rule of feature recipe 3 says who breeds and how
+            far; the default for such a rule, as `"spread"` is for all others. `"paper"` is the paper's loop to the bit:
+            absolute steps (0.005 and 0.05), descriptors as they are, 128 solutions in batches of 32. Or an object of
+            your own (`lqd.evolution.variation`).
         iso_sigma: A fixed isotropic step instead, relative to the bounds (without any, to `init_sigma`): a number, or
             one for each dimension. With `variation="paper"` in units of x.
         line_sigma: A fixed step along the line between two parents instead, relative to their distance.

@@ -10,6 +10,7 @@ import numpy as np
 from lqd import checks
 from lqd.errors import InvalidInput, shown, unknown
 from lqd.evolution import loop
+from lqd.evolution.led import Led, led_by
 from lqd.evolution.variation import (
     ISO_SIGMA,
     LINE_SIGMA,
@@ -28,7 +29,7 @@ from lqd.search import defaults
 # Other cells than those of MAP-Elites, which would else be measured on the very cells that it fills.
 ARCHIVE_SEED = 1
 
-VARIATIONS = ("spread", "paper")
+VARIATIONS = ("spread", "led", "paper")
 
 _A_KEY = jax.eval_shape(lambda: jax.random.key(0))
 
@@ -60,6 +61,9 @@ class Settings:
     def __post_init__(self):
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         put("dim", checks.size("dim", self.dim))
+        if self.variation is None:
+            has_own_steps = any(given is not None for given in (self.iso_sigma, self.line_sigma, self.reproduction))
+            put("variation", "led" if catalogue.guides(self.rule) and not has_own_steps else "spread")
         self._check_variation()
         sizes = defaults.completed(self.population_size, self.batch_size, defaults.ASK_TELL, self.is_paper)
         for name, size in zip(("population_size", "batch_size"), sizes, strict=True):
@@ -116,8 +120,9 @@ class Settings:
             others = steps if isinstance(self.variation, str) else ["variation", *steps]
             if others:
                 raise InvalidInput(f"reproduction takes the place of {' and '.join(others)}: leave one of them out.")
-        elif steps and not isinstance(self.variation, str):
-            raise InvalidInput(f"variation {_name(self.variation)} has its own steps: leave {' and '.join(steps)} out.")
+        elif steps and (self.variation == "led" or not isinstance(self.variation, str)):
+            name = repr(self.variation) if isinstance(self.variation, str) else _name(self.variation)
+            raise InvalidInput(f"variation {name} has its own steps: leave {' and '.join(steps)} out.")
         elif self.is_paper:
             for name, value in (("iso_sigma", ISO_SIGMA), ("line_sigma", LINE_SIGMA)):
                 if getattr(self, name) is None:
@@ -155,14 +160,16 @@ class Settings:
         """The rule; MAP-Elites with bounds given as two numbers waits for the number of dimensions.
 
         Where that is known, it is the rule of a search: one of distances sees descriptors in units of their bounds or
-        spread, but in the paper's loop.
+        spread, but in the paper's loop; and one that leads variation does so, unless the user's has its own steps.
         """
         box = self.descriptor_box(descriptor_dim)
         rule = catalogue.resolve(
             self.rule, population_size=self.population_size, batch_size=self.batch_size, descriptor_bounds=box,
             descriptor_dim=descriptor_dim,
         )  # fmt: skip
-        return rule if self.is_paper or descriptor_dim is None else scaled.in_units(rule, box, self.outside)
+        if self.is_paper or descriptor_dim is None:
+            return rule
+        return led_by(scaled.in_units(rule, box, self.outside), self.resolved_variation())
 
     def descriptor_box(self, descriptor_dim: int | None):
         """Both ends of the descriptor box, repeated over all dimensions if given as numbers."""
@@ -224,6 +231,8 @@ class Settings:
             return OwnVariation(self.variation) if plain else self.variation
         if self.is_paper:
             return IsoLine(jnp.asarray(self.iso_sigma, jnp.float32), jnp.float32(self.line_sigma))
+        if self.variation == "led":
+            return Led()
         if self.iso_sigma is None and self.line_sigma is None:
             bounds = self.descriptor_bounds
             if bounds is not None:
