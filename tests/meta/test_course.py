@@ -49,8 +49,8 @@ def everybody(tasks, tiny):
     noiseless = jax.jit(tasks.noiseless)
     batches = [(noiseless(state.population.x), state.population.descriptor)]
     for _ in range(NUM_GENERATIONS):
-        x, evaluation = propose(state)
-        batches.append((noiseless(x), evaluation.descriptor))
+        bred, evaluation = propose(state)
+        batches.append((noiseless(bred.x), evaluation.descriptor))
         state = step(state)
     return [tuple(map(np.asarray, batch)) for batch in batches], state.population
 

@@ -37,7 +37,8 @@ class Learning:
     num_heads: int | None = None
     num_hidden: int | None = None
     recipe: int | None = None
-    """1: the paper's features and attention; 2: attention by distance, for descriptors of any dimension."""
+    """1: the paper's features and attention; 2: attention by distance, for descriptors of any dimension; 3: the same,
+    and the network leads variation, too."""
     min_dim: int | None = None
     """Lowest dimension of a task."""
     max_dim: int | None = None

@@ -12,6 +12,7 @@ from typing import Any
 
 from lqd import checks
 from lqd.errors import InvalidInput, unknown
+from lqd.evolution.led import Led
 from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
 from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA, IsoLine
 from lqd.io import records
@@ -24,7 +25,7 @@ from lqd.meta.mixture import Part, Shape
 from lqd.meta.objective import Objective
 from lqd.meta.suite import Entry
 from lqd.meta.tasks import Distribution
-from lqd.rules.learned.network import Architecture
+from lqd.rules.learned.network import OF_DISTANCES, Architecture
 
 # Of the held-out tasks, the largest there is. They and an imitation fold the same number into their seeds.
 VALIDATION_SEED = 2**32 - 1
@@ -111,6 +112,11 @@ class Config:
             checks.real(name, getattr(self, name), positive=True)
         for name in ("iso_sigma", "line_sigma"):
             checks.real(name, getattr(self, name))
+            if self.architecture.recipe == 3 and getattr(self, name) != (default := getattr(type(self), name)):
+                raise InvalidInput(
+                    f"{name} is for rules that do not lead variation; those of recipe 3 have steps of their own. Leave "
+                    f"it at {default}, got {getattr(self, name)}."
+                )
         for name in ("population_size", "batch_size", "chunk_size"):
             checks.whole(name, getattr(self, name), 2 if name == "population_size" else 1)
         checks.size("num_cells", self.num_cells)
@@ -161,7 +167,7 @@ class Config:
                 f"recipe 1 is tied to one number of descriptors, and these tasks have "
                 f"{', '.join(map(str, sorted(dims)))}: give recipe=2 (--recipe 2), or tasks with the same number."
             )
-        if self.tasks and self.architecture.recipe == 2:
+        if self.tasks and self.architecture.recipe in OF_DISTANCES:
             return self.architecture
         return dataclasses.replace(self.architecture, descriptor_dim=self.families[0].descriptor_dim)
 
@@ -194,8 +200,9 @@ class Config:
         return self.imitation.num_rounds if self.init in TEACHERS else 0
 
     @property
-    def operator(self) -> IsoLine:
-        return IsoLine.with_steps(self.iso_sigma, self.line_sigma)
+    def operator(self) -> IsoLine | Led:
+        """The paper's, or the one that a rule of recipe 3 leads."""
+        return Led() if self.architecture.recipe == 3 else IsoLine.with_steps(self.iso_sigma, self.line_sigma)
 
     def check(self) -> None:
         """An error, before anything compiles, if a function or a family of the user's cannot be used."""

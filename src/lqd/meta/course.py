@@ -52,9 +52,9 @@ def follow(
     enter = functools.partial(_enter, tasks, num_cells, box)
 
     def step(watched: Watched) -> Watched:
-        x, evaluation = loop.propose(watched.run, tasks, operator, batch_size)
-        run = loop.absorb(watched.run, watched.run.generation, rule, x, evaluation)
-        return Watched(run, *enter(watched.archive, watched.best, x, evaluation))
+        bred, evaluation = loop.propose(watched.run, tasks, operator, batch_size)
+        run = loop.absorb(watched.run, watched.run.generation, rule, bred.x, evaluation, traits=bred.traits)
+        return Watched(run, *enter(watched.archive, watched.best, bred.x, evaluation))
 
     def look(watched: Watched) -> Seen:
         row = {"coverage_over_time": jax.vmap(passive.coverage)(watched.archive), "best_over_time": watched.best}
@@ -62,7 +62,7 @@ def follow(
             row["qd_score_over_time"] = jax.vmap(passive.offset_qd_score)(watched.archive, f_worst)
         return row
 
-    run = loop.begin(keys, tasks, rule, population_size)
+    run = loop.begin(keys, tasks, rule, population_size, operator=operator)
     nothing = jnp.full((tasks.num_tasks, count(num_cells, tasks.descriptor_dim)), -jnp.inf, loop.DTYPE)
     state = Watched(run, *enter(nothing, nothing[:, 0], run.population.x, run.population))
     until = num_generations * jnp.arange(NUM_LOOKS + 1, dtype=jnp.int32) // NUM_LOOKS

@@ -1,5 +1,6 @@
 """The weights that an evolution begins with: random, from a file, or what an imitation came to."""
 
+import dataclasses
 import hashlib
 import pathlib
 
@@ -12,6 +13,7 @@ from lqd.meta import generation
 from lqd.meta.config import Config
 from lqd.meta.imitation.teachers import TEACHERS
 from lqd.rules import trained
+from lqd.rules.learned import recipe3
 from lqd.rules.learned.rule import Learned
 
 
@@ -26,6 +28,8 @@ def weights(config: Config) -> Float[np.ndarray, " n"]:
     if config.init in ("none", *TEACHERS):
         return np.asarray(generation.flat_from(random_rule(config)))
     rule, digest = read(config.init)
+    if (config.architecture.recipe, rule.architecture.recipe) == (3, 2):
+        rule = Learned(recipe3.from_recipe2(rule.params), dataclasses.replace(rule.architecture, recipe=3))
     if rule.architecture != config.architecture:
         raise InvalidInput(
             f"init {config.init}: its weights are of {rule.architecture}, this run is of {config.architecture}."

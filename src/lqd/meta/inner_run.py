@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from lqd.evolution import loop
+from lqd.evolution.led import led_by
 from lqd.meta import course, objective
 from lqd.meta.config import Config
 from lqd.meta.course import Box, Seen
@@ -37,7 +38,7 @@ def run_rule(
     seen: Seen = {}
     if aim.needs_course:
         box = tasks.descriptor_range if box is None else box
-        rule, sizes = ready(rule), (config.population_size, config.batch_size)
+        rule, sizes = _held(rule, config), (config.population_size, config.batch_size)
         population, seen = course.follow(
             rule, keys, tasks, config.operator, sizes, num_generations, config.num_cells, box, f_worst
         )  # fmt: skip
@@ -78,12 +79,17 @@ def run_trained(rule: Rule, keys, tasks: TrainingTasks, config: Config, *about) 
 
 def final_populations(rule: Rule, keys: Key[Array, " K"], tasks, config: Config, num_generations: Int[Array, ""]):
     """Noiseless fitness (K, N) and descriptors (K, N, D) that one rule ends with on every task."""
-    rule, operator = ready(rule), config.operator
-    state = loop.begin(keys, tasks, rule, config.population_size)
+    rule, operator = _held(rule, config), config.operator
+    state = loop.begin(keys, tasks, rule, config.population_size, operator=operator)
     state, _ = loop.evolve(
         lambda state: loop.step(state, tasks, rule, operator, config.batch_size), state, num_generations[None]
     )
     return _noiseless(state.population, tasks), state.population.descriptor
+
+
+def _held(rule: Rule, config: Config) -> Rule:
+    """The rule as the loop holds it."""
+    return led_by(ready(rule), config.operator)
 
 
 def _noiseless(population, tasks: TrainingTasks) -> Float[Array, "K N"]:

@@ -120,7 +120,9 @@ def override(config: Config, settings: dict[str, Any]) -> Config:
 
 
 def begin_with(config: Config, init: str, sha256: str, architecture: Architecture) -> Config:
-    """The same run from given weights, whose architecture it takes over."""
+    """The same run from given weights, with their architecture. Those of recipe 2 may begin a run of recipe 3."""
+    if (config.architecture.recipe, architecture.recipe) == (3, 2):
+        architecture = dataclasses.replace(architecture, recipe=3)
     distribution = dataclasses.replace(config.distribution, descriptor_dim=architecture.descriptor_dim)
     return dataclasses.replace(
         config, init=init, init_sha256=sha256, architecture=architecture, distribution=distribution

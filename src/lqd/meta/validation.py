@@ -29,6 +29,7 @@ from lqd.meta.imitation.teachers import TEACHERS
 from lqd.meta.objective import OWN, Measures
 from lqd.meta.suite import Entry
 from lqd.rules import cvt, handmade
+from lqd.rules.learned.recipe3 import NUM_ADVICE
 from lqd.rules.learned.rule import Learned
 from lqd.tasks.anchors import Anchors
 from lqd.types import pytree
@@ -47,10 +48,23 @@ class _Contender:
     centroids: Float[Array, "C D"]
     learned: Learned
 
+    @property
+    def guides(self) -> bool:
+        return self.learned.guides
+
     def __call__(self, key, fitness, descriptor) -> Float[Array, " P"]:
-        choices = [*(handmade.by_name(name, self.centroids) for name in PANEL), self.learned]
-        branches = [lambda *given, rule=rule: rule(*given) for rule in choices]  # switch hashes what it is given
+        # switch hashes what it is given
+        branches = [lambda *given, rule=rule: rule(*given) for rule in (*self._panel(), self.learned)]
         return jax.lax.switch(self.index, branches, key, fitness, descriptor)
+
+    def guide(self, key, fitness, descriptor, carried):
+        """The panel has no advice: its steps adapt by survival alone."""
+        silence = jnp.zeros((len(carried), NUM_ADVICE), carried.dtype)
+        branches = [lambda *given, rule=rule: (rule(*given[:3]), silence) for rule in self._panel()]
+        return jax.lax.switch(self.index, [*branches, self.learned.guide], key, fitness, descriptor, carried)
+
+    def _panel(self):
+        return [handmade.by_name(name, self.centroids) for name in PANEL]
 
 
 class Comparison(NamedTuple):

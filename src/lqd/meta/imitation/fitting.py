@@ -45,7 +45,7 @@ def loss_of_one(params: Params, num_heads: int, x, filled, target) -> Float[Arra
     rank correlation than the squared error. Features and targets come as data: no gradient runs through them.
     """
     filled = filled | ~jnp.any(filled)  # attention over nobody is NaN, also in its gradient
-    scores = network.forward(params, num_heads, x, filled)
+    scores = network.scores(params, num_heads, x, filled)
     centred = jnp.where(filled, scores - mean_where(scores, filled), 0.0)
     variance = mean_where(centred**2, filled)
     correlation = mean_where(centred * target, filled) * jax.lax.rsqrt(variance + 1e-4)
