@@ -129,6 +129,21 @@ def test_the_folder_of_a_training_run_as_a_rule(tmp_path, kind):
     assert results[0].info["rule"] == str(tmp_path / "run")
 
 
+@pytest.mark.parametrize("name", ["dns", "lqd-fn"])
+def test_a_training_run_does_not_hide_the_rule_of_its_name(tmp_path, monkeypatch, name):
+    lqd.save_rule(tmp_path / name / "rule.safetensors", lqd.rule("lqd-f"))
+    monkeypatch.chdir(tmp_path)
+    named, folder = (lqd.optimize(of_many, dim=2, **SMALL | {"rule": rule}) for rule in (name, f"./{name}"))
+    assert_same(folder, lqd.optimize(of_many, dim=2, **SMALL | {"rule": "lqd-f"}))
+    assert not np.array_equal(named.x, folder.x)
+
+
+@pytest.mark.parametrize("kind", [str, pathlib.Path])
+def test_a_folder_without_a_rule(tmp_path, kind):
+    with pytest.raises(lqd.Unreadable, match=r"there is no rule\.safetensors in this folder"):
+        lqd.optimize(of_many, dim=2, **SMALL | {"rule": kind(tmp_path)})
+
+
 def bars(capsys, monkeypatch, **how):
     """What is written to a terminal."""
     monkeypatch.setattr(terminal, "is_watched", lambda: True)
