@@ -86,9 +86,18 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("dim", PAIRS)
-@pytest.mark.parametrize("outer", [list, tuple])
-def test_bounds_in_pairs(dim, outer):
+def _of_arrays(pairs):
+    return [np.array(pair) for pair in pairs]
+
+
+# Two rows of NumPy are ends.
+WAYS = [
+    (outer, dim) for outer in (list, tuple, np.array, _of_arrays) for dim in PAIRS if outer in (list, tuple) or dim != 2
+]
+
+
+@pytest.mark.parametrize(("outer", "dim"), WAYS)
+def test_bounds_in_pairs(outer, dim):
     low, high = checks.box("bounds", outer(PAIRS[dim]), dim)
     np.testing.assert_array_equal(np.stack([low, high], axis=1), np.float32(PAIRS[dim]))
     low, high = checks.box("descriptor_bounds", outer(PAIRS[dim]), None)
