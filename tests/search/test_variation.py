@@ -346,6 +346,19 @@ def test_a_finished_run_goes_on_with_other_steps(tmp_path, backend):
         lqd.optimize(cone, num_evaluations=N + 16 * B, **given)
 
 
+def test_a_run_with_steps_of_its_own_goes_on_without(tmp_path):
+    """Whoever has no traits yet begins with the first ones."""
+    results = []
+    for backend in BACKENDS:
+        given = SMALL | {"checkpoint": tmp_path / backend, "resume": True, "backend": backend}
+        lqd.optimize(cone, num_evaluations=N + 4 * B, iso_sigma=0.2, **given)
+        results.append(lqd.optimize(cone, num_evaluations=N + 5 * B, **given))
+        arrays = Saved(tmp_path / backend / "state.safetensors").arrays
+        is_old = (arrays["state.population.traits"][0] == Spread().first(N)).all(axis=1)
+        assert N - B <= is_old.sum() < N
+    same(*results)
+
+
 def test_steps_of_the_same_traits_can_change(tmp_path):
     given = SMALL | {"checkpoint": tmp_path, "resume": True}
     lqd.optimize(cone, num_evaluations=N + 4 * B, **given)

@@ -14,6 +14,7 @@ from lqd.errors import InvalidInput
 from lqd.evolution import driver, loop
 from lqd.evolution.driver import Rows
 from lqd.evolution.loop import State
+from lqd.evolution.variation import first_traits
 from lqd.io.files import understood
 from lqd.search import same_task, saving
 from lqd.search.growth import Growth
@@ -82,7 +83,7 @@ class _Search:
         key = self.settings.key()
         like = jax.eval_shape(self._begin, key)
         with understood(saved.path):
-            state = saved.state(dataclasses.replace(like, key=key))
+            state = saved.state(dataclasses.replace(like, key=key), first_traits(self.variation, 1))
             rows = saved.rows(state, self.settings.offset())
             if rows is None or rows.generation[0] != 0:
                 raise ValueError("no history from the beginning")
