@@ -77,6 +77,8 @@ CASES = {
     "steps": {"iso_sigma": [0.1, 0.0, 0.2]},
     "one step": {"line_sigma": 0.5, "bounds": None, "init_sigma": 0.25},
     "own": {"variation": Marked()},
+    "inherited steps": {"variation": Spread(inherit=0.9)},
+    "steps, unbounded": {"iso_sigma": [0.1, 0.0, 0.2], "bounds": None, "init_sigma": [0.5, 1.0, 2.0]},
     "more points than slots": {
         "x0": np.random.default_rng(0).uniform(-1, 1, (N + B + 1, 3)),
         "init_sigma": 0.3,
@@ -94,7 +96,7 @@ def test_host_and_compiled_agree_to_the_bit(name):
 
 
 @pytest.mark.parametrize("exponent", [20, -20])
-@pytest.mark.parametrize("name", ["box", "box, cells", "around a point", "unbounded", "steps"])
+@pytest.mark.parametrize("name", ["box", "box, cells", "around a point", "unbounded", "steps", "steps, unbounded"])
 def test_other_units_give_the_same_bits(name, exponent):
     given = SMALL | {"num_evaluations": N + 10 * B} | CASES[name] | {"archive_cells": None}
     x_unit, descriptor_unit = np.float32([1, 2.0**exponent, 2.0**-exponent]), np.float32([2.0**exponent, 1])
@@ -283,8 +285,9 @@ def often(monkeypatch):
 
 @pytest.mark.usefixtures("often")
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_interrupted_it_ends_the_same(tmp_path, backend):
-    given = SMALL | {"num_evaluations": N + 12 * B, "backend": backend}
+@pytest.mark.parametrize("variation", ["spread", Spread(inherit=0.9)])
+def test_interrupted_it_ends_the_same(tmp_path, backend, variation):
+    given = SMALL | {"num_evaluations": N + 12 * B, "backend": backend, "variation": variation}
     for generation in (0, 5):
         stopped = lqd.optimize(
             cone, checkpoint=tmp_path, resume=True, callback=lambda p, g=generation: p.generation >= g, **given
