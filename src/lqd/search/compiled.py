@@ -143,13 +143,15 @@ def _run(
         raise failed(error, None) from error
     (state,) = run.states
     fault = _fault(state, settings)
-    stopped_by = "error" if fault is not None or raised else run.stopped_by
+    is_interrupted = run.stopped_by == "interrupt" or any(isinstance(error, KeyboardInterrupt) for error in raised)
+    has_failed = fault is not None or bool(raised)
+    stopped_by = "interrupt" if is_interrupted else "error" if has_failed else run.stopped_by
     if fault is None:
         with contextlib.suppress(*[Exception] * bool(raised)):  # another error is on its way, and matters more
             save(state, [run.rows], now=True)
     info = settings.info() | {"compile_s": run.compile_s, "run_s": run.run_s}
     result = make_result(state, run.rows, minimize=settings.minimize, stopped_by=stopped_by, info=info)
-    if run.stopped_by == "interrupt" or any(isinstance(error, KeyboardInterrupt) for error in raised):
+    if is_interrupted:
         raise interrupted(result)
     if run.failure is not None:
         raise failed(run.failure, result) from run.failure
