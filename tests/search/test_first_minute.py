@@ -125,9 +125,10 @@ def test_a_table_of_the_population(tmp_path):
     result = lqd.optimize(of_many, dim=2, **SMALL)
     table = pd.read_csv(result.save(tmp_path / "found.csv"))
     pd.testing.assert_frame_equal(table, result.to_dataframe(), check_dtype=False, rtol=1e-6)
-    with pytest.raises(InvalidInput, match=r"found\.json.*\.safetensors \(everything\) or \.csv"):
-        result.save(tmp_path / "found.json")
-    assert not (tmp_path / "found.json").exists()
+    for name in ("found.json", "found.csv.gz", "found.feather"):
+        with pytest.raises(InvalidInput, match=rf"{name}.*\.safetensors \(everything\) or \.csv"):
+            result.save(tmp_path / name)
+        assert not (tmp_path / name).exists()
 
 
 @pytest.mark.parametrize("kind", [str, pathlib.Path])
