@@ -44,9 +44,17 @@ def test_a_function_of_one_solution():
     assert_same(lqd.optimize(traced, dim=2, batch=False, backend="jax", **SMALL), expected)
 
 
-def test_a_descriptor_that_is_one_number():
-    result = lqd.optimize(lambda x: (x[0], x[1]), dim=2, batch=False, **SMALL)
-    assert result.descriptor.shape == (8, 1)
+@pytest.mark.parametrize("backend", ["host", "jax"])
+@pytest.mark.parametrize(("function", "num"), [(lambda x: (x[0], x[1]), 1), (lambda x: (x[:1], [x[1], x[0]]), 2)])
+def test_a_descriptor_that_is_one_number_or_a_list(backend, function, num):
+    result = lqd.optimize(function, dim=2, batch=False, backend=backend, **SMALL)
+    assert result.descriptor.shape == (8, num)
+    np.testing.assert_array_equal(result.fitness, result.x[:, 0])
+
+
+def test_what_a_traced_function_of_one_solution_must_not_return():
+    with pytest.raises(InvalidInput, match=r"must return \(fitness, descriptor\)"):
+        lqd.optimize(lambda x: x[0], dim=2, batch=False, backend="jax", **SMALL)
 
 
 @pytest.mark.parametrize(

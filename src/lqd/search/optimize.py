@@ -7,8 +7,7 @@ import jax
 
 from lqd import checks
 from lqd.errors import InvalidInput, shown
-from lqd.search import compiled, defaults, host
-from lqd.search.one_by_one import OneByOne
+from lqd.search import compiled, defaults, host, one_by_one
 from lqd.search.progress import Callback, bar
 from lqd.search.result import Result
 from lqd.search.saving import CheckpointFolder
@@ -170,7 +169,7 @@ def optimize(
     if not checks.flag("batch", batch):
         if isinstance(evaluate, Task):
             raise InvalidInput(f"batch=False is for functions; the task {evaluate.name!r} takes batches.")
-        evaluate = jax.vmap(evaluate) if is_compiled else OneByOne(evaluate)
+        evaluate = one_by_one.traced(evaluate) if is_compiled else one_by_one.OneByOne(evaluate)
     if executor is not None:
         if backend == "jax" or isinstance(evaluate, Task):
             what = f"the task {evaluate.name!r}" if isinstance(evaluate, Task) else "backend='jax'"
