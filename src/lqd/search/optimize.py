@@ -72,8 +72,8 @@ def optimize(
         dim: Length of a solution; a task knows its own.
         bounds: `(low, high)`, each a number or `dim` of them; or one pair per dimension, `[(low, high), ...]`. None:
             unbounded, started around `x0` (or the origin) with scale `init_sigma`. A task knows its own.
-        rule: Who survives: a name (`lqd rules` lists them), a file of weights, a rule, or your own function
-            `(key, fitness (P,), descriptor (P, D)) -> scores (P,)`.
+        rule: Who survives: a name (`lqd rules` lists them), the folder of a training run, a file of weights, a rule, or
+            your own function `(key, fitness (P,), descriptor (P, D)) -> scores (P,)`.
         num_evaluations: Budget, the start population included; it is rounded down to whole batches, and
             `result.num_evaluations` says how many were made.
         population_size: Solutions kept; by default as many as suit the budget.
