@@ -80,9 +80,8 @@ SETTINGS = {
     "init too short": ({"init_sigma": [1.0]}, r"init_sigma must be one number or 2, one for each.*got shape \(1,\)"),
     "init 0 in one": ({"init_sigma": [1.0, 0.0]}, r"init_sigma must have finite numbers above 0, got \[1.0, 0.0\]"),
     "variation unknown": ({"variation": "papers"}, r"unknown variation 'papers'\. Did you mean 'paper'"),
-    "variation number": ({"variation": 3}, r"variation must be one of 'spread', 'paper', or an object .*got 3"),
+    "variation number": ({"variation": 3}, r"variation must be one of 'spread', 'led', 'paper', or an object .*got 3"),
     "variation class": ({"variation": Spread}, r"variation must be one of .*got <class"),
-    "variation none": ({"variation": None}, r"variation must be one of .*got None"),
     "own traits": ({"variation": _Crooked()}, r"variation _Crooked: first\(num\) -> traits \(num, T\) in float32"),
     "own steps": ({"variation": Spread(), "iso_sigma": 0.1}, "variation Spread has its own steps: leave iso_sigma out"),
     "reproduction and steps": (

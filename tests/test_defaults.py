@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "benchmarks"))
+import community
 import defaults
 import defaults_tables as tables
 import problems
@@ -22,6 +23,20 @@ def test_what_defaults_are_chosen_on_is_never_quoted():
     assert [len(one) for one in functions] == [len(problems.TUNING), len(problems.QUOTED)]
     assert min(len(one) for one in functions) >= 10
     assert set(problems.LONG) <= EVERY.keys()
+
+
+@pytest.mark.parametrize(("elsewhere", "half_width"), [(community.sphere, 5.12), (community.arm, np.pi)])
+def test_what_is_judged_elsewhere_is_in_neither_half(elsewhere, half_width):
+    """Nobody has the descriptors of pyribs's linear projection, or of its arm, in whatever units."""
+    rng = np.random.default_rng(0)
+    for problem in EVERY.values():
+        if problem.function is problems.cart_pole or problem.descriptor_dim != 2 or problem.dim < 3:
+            continue
+        z = rng.uniform(-1, 1, size=(256, problem.dim))
+        low, high = problem.bounds or (-1.0, 1.0)
+        ours, theirs = problem.function(low + (z + 1) / 2 * (high - low))[1], elsewhere(half_width * z)[1]
+        alike = [abs(np.corrcoef(one, other)[0, 1]) for one, other in zip(ours.T, theirs.T, strict=True)]
+        assert min(alike) < 0.99, problem.name
 
 
 def test_nothing_is_chosen_on_the_second_half(capsys, monkeypatch, tmp_path):

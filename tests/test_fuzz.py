@@ -207,7 +207,7 @@ ARGUMENTS = {
     "rule": ["ga", "random", "ns", "dns", "me"],
     "population_size": [1, 2, 8],
     "batch_size": [1, 4],
-    "variation": ["spread", "spread", "paper"],
+    "variation": ["spread", "spread", "led", "paper"],
     "outside": ["edge", "free"],
     "iso_sigma": [0.0, 0.1],
     "line_sigma": [0.0, 0.1],

@@ -174,11 +174,10 @@ def _end(name: str, end) -> np.ndarray:
 
 def _as_ends(name: str, bounds, dim: int | None):
     """`(low, high)`, where one pair per dimension was given. Two pairs are read as what they can be; an error where
-    they can be both. Vectors of NumPy are always ends."""
-    if isinstance(bounds, np.ndarray) or not isinstance(bounds, list | tuple):
+    they can be both. Two vectors of NumPy are always ends."""
+    if not isinstance(bounds, list | tuple | np.ndarray) or not len(bounds):
         return bounds
-    is_pair = [isinstance(one, list | tuple) and np.shape(one) == (2,) for one in bounds]
-    if not bounds or not all(is_pair):
+    if not all(isinstance(one, list | tuple | np.ndarray) and np.shape(one) == (2,) for one in bounds):
         return bounds
     if dim not in (None, len(bounds)):
         if len(bounds) == 2:
@@ -187,6 +186,8 @@ def _as_ends(name: str, bounds, dim: int | None):
     (first, second), ends = bounds[0], [list(end) for end in zip(*bounds, strict=True)]
     if len(bounds) != 2:
         return ends
+    if any(isinstance(one, np.ndarray) for one in (bounds, *bounds)):
+        return bounds
     are_pairs = bool(first < second and bounds[1][0] < bounds[1][1])
     are_ends = bool(first < bounds[1][0] and second < bounds[1][1])
     if are_pairs and are_ends and list(bounds[0]) != ends[0]:

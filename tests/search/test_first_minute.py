@@ -44,9 +44,17 @@ def test_a_function_of_one_solution():
     assert_same(lqd.optimize(traced, dim=2, batch=False, backend="jax", **SMALL), expected)
 
 
-def test_a_descriptor_that_is_one_number():
-    result = lqd.optimize(lambda x: (x[0], x[1]), dim=2, batch=False, **SMALL)
-    assert result.descriptor.shape == (8, 1)
+@pytest.mark.parametrize("backend", ["host", "jax"])
+@pytest.mark.parametrize(("function", "num"), [(lambda x: (x[0], x[1]), 1), (lambda x: (x[:1], [x[1], x[0]]), 2)])
+def test_a_descriptor_that_is_one_number_or_a_list(backend, function, num):
+    result = lqd.optimize(function, dim=2, batch=False, backend=backend, **SMALL)
+    assert result.descriptor.shape == (8, num)
+    np.testing.assert_array_equal(result.fitness, result.x[:, 0])
+
+
+def test_what_a_traced_function_of_one_solution_must_not_return():
+    with pytest.raises(InvalidInput, match=r"must return \(fitness, descriptor\)"):
+        lqd.optimize(lambda x: x[0], dim=2, batch=False, backend="jax", **SMALL)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +94,18 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("dim", PAIRS)
-@pytest.mark.parametrize("outer", [list, tuple])
-def test_bounds_in_pairs(dim, outer):
+def _of_arrays(pairs):
+    return [np.array(pair) for pair in pairs]
+
+
+# Two rows of NumPy are ends.
+WAYS = [
+    (outer, dim) for outer in (list, tuple, np.array, _of_arrays) for dim in PAIRS if outer in (list, tuple) or dim != 2
+]
+
+
+@pytest.mark.parametrize(("outer", "dim"), WAYS)
+def test_bounds_in_pairs(outer, dim):
     low, high = checks.box("bounds", outer(PAIRS[dim]), dim)
     np.testing.assert_array_equal(np.stack([low, high], axis=1), np.float32(PAIRS[dim]))
     low, high = checks.box("descriptor_bounds", outer(PAIRS[dim]), None)
@@ -116,9 +133,10 @@ def test_a_table_of_the_population(tmp_path):
     result = lqd.optimize(of_many, dim=2, **SMALL)
     table = pd.read_csv(result.save(tmp_path / "found.csv"))
     pd.testing.assert_frame_equal(table, result.to_dataframe(), check_dtype=False, rtol=1e-6)
-    with pytest.raises(InvalidInput, match=r"found\.json.*\.safetensors \(everything\) or \.csv"):
-        result.save(tmp_path / "found.json")
-    assert not (tmp_path / "found.json").exists()
+    for name in ("found.json", "found.csv.gz", "found.feather"):
+        with pytest.raises(InvalidInput, match=rf"{name}.*\.safetensors \(everything\) or \.csv"):
+            result.save(tmp_path / name)
+        assert not (tmp_path / name).exists()
 
 
 @pytest.mark.parametrize("kind", [str, pathlib.Path])
@@ -127,6 +145,21 @@ def test_the_folder_of_a_training_run_as_a_rule(tmp_path, kind):
     results = [lqd.optimize(of_many, dim=2, **SMALL | {"rule": rule}) for rule in (kind(tmp_path / "run"), "lqd-f")]
     assert_same(*results)
     assert results[0].info["rule"] == str(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["dns", "lqd-fn"])
+def test_a_training_run_does_not_hide_the_rule_of_its_name(tmp_path, monkeypatch, name):
+    lqd.save_rule(tmp_path / name / "rule.safetensors", lqd.rule("lqd-f"))
+    monkeypatch.chdir(tmp_path)
+    named, folder = (lqd.optimize(of_many, dim=2, **SMALL | {"rule": rule}) for rule in (name, f"./{name}"))
+    assert_same(folder, lqd.optimize(of_many, dim=2, **SMALL | {"rule": "lqd-f"}))
+    assert not np.array_equal(named.x, folder.x)
+
+
+@pytest.mark.parametrize("kind", [str, pathlib.Path])
+def test_a_folder_without_a_rule(tmp_path, kind):
+    with pytest.raises(lqd.Unreadable, match=r"there is no rule\.safetensors in this folder"):
+        lqd.optimize(of_many, dim=2, **SMALL | {"rule": kind(tmp_path)})
 
 
 def bars(capsys, monkeypatch, **how):

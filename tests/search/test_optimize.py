@@ -761,6 +761,7 @@ def test_ctrl_c_in_the_function_keeps_what_was_evaluated():
     with pytest.raises(lqd.Interrupted, match=f"after {N + B} evaluations") as caught:
         lqd.optimize(evaluate, **SMALL)
     same_result(caught.value.result, lqd.optimize(cone, **SMALL | {"num_evaluations": N + B}))
+    assert caught.value.result.stopped_by == "interrupt"
     assert issubclass(lqd.Interrupted, KeyboardInterrupt)
 
 
@@ -781,7 +782,8 @@ def test_ctrl_c_in_the_callback(backend, generation):
     with pytest.raises(KeyboardInterrupt) as caught:
         lqd.optimize(cone, backend=backend, callback=callback, **SMALL)
     assert caught.type is lqd.Interrupted
-    assert caught.value.result.num_evaluations == N + generation * B
+    result = caught.value.result
+    assert (result.num_evaluations, result.stopped_by) == (N + generation * B, "interrupt")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -89,6 +89,8 @@ CASES = {
     "led": {"rule": leading()},
     "led, cells": {"rule": leading(), "descriptor_bounds": (-1, 1), "archive_cells": 8},
     "led by nobody": {"variation": "led", "rule": "dns"},
+    "inherited steps": {"variation": Spread(inherit=0.9)},
+    "steps, unbounded": {"iso_sigma": [0.1, 0.0, 0.2], "bounds": None, "init_sigma": [0.5, 1.0, 2.0]},
     "more points than slots": {
         "x0": np.random.default_rng(0).uniform(-1, 1, (N + B + 1, 3)),
         "init_sigma": 0.3,
@@ -105,8 +107,11 @@ def test_host_and_compiled_agree_to_the_bit(name):
     assert host.history["num_filled"].tolist() == compiled.history["num_filled"].tolist()
 
 
+UNITS = ["box", "box, cells", "around a point", "unbounded", "steps", "steps, unbounded", "led", "led by nobody"]
+
+
 @pytest.mark.parametrize("exponent", [20, -20])
-@pytest.mark.parametrize("name", ["box", "box, cells", "around a point", "unbounded", "steps", "led", "led by nobody"])
+@pytest.mark.parametrize("name", UNITS)
 def test_other_units_give_the_same_bits(name, exponent):
     given = SMALL | {"num_evaluations": N + 10 * B} | CASES[name] | {"archive_cells": None}
     x_unit, descriptor_unit = np.float32([1, 2.0**exponent, 2.0**-exponent]), np.float32([2.0**exponent, 1])
@@ -295,8 +300,9 @@ def often(monkeypatch):
 
 @pytest.mark.usefixtures("often")
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_interrupted_it_ends_the_same(tmp_path, backend):
-    given = SMALL | {"num_evaluations": N + 12 * B, "backend": backend}
+@pytest.mark.parametrize("variation", ["spread", Spread(inherit=0.9)])
+def test_interrupted_it_ends_the_same(tmp_path, backend, variation):
+    given = SMALL | {"num_evaluations": N + 12 * B, "backend": backend, "variation": variation}
     for generation in (0, 5):
         stopped = lqd.optimize(
             cone, checkpoint=tmp_path, resume=True, callback=lambda p, g=generation: p.generation >= g, **given
@@ -356,6 +362,19 @@ def test_a_finished_run_goes_on_with_other_steps(tmp_path, backend):
     assert other.num_evaluations == N + 16 * B
     with pytest.raises(lqd.InvalidInput, match="none of the traits that 'spread' goes on from"):
         lqd.optimize(cone, num_evaluations=N + 16 * B, **given)
+
+
+def test_a_run_with_steps_of_its_own_goes_on_without(tmp_path):
+    """Whoever has no traits yet begins with the first ones."""
+    results = []
+    for backend in BACKENDS:
+        given = SMALL | {"checkpoint": tmp_path / backend, "resume": True, "backend": backend}
+        lqd.optimize(cone, num_evaluations=N + 4 * B, iso_sigma=0.2, **given)
+        results.append(lqd.optimize(cone, num_evaluations=N + 5 * B, **given))
+        arrays = Saved(tmp_path / backend / "state.safetensors").arrays
+        is_old = (arrays["state.population.traits"][0] == Spread().first(N)).all(axis=1)
+        assert N - B <= is_old.sum() < N
+    same(*results)
 
 
 def test_steps_of_the_same_traits_can_change(tmp_path):

@@ -31,7 +31,7 @@ class Run:
     task: str = "arm"
     """A name that `lqd tasks` lists."""
     rule: str = defaults.RULE
-    """A name that `lqd rules` lists, or a file of weights (.safetensors)."""
+    """A name that `lqd rules` lists, a file of weights (.safetensors), or the folder of a training run."""
     num_evaluations: int = 100_000
     """Budget of each seed, the start population included; rounded down to whole generations."""
     out: pathlib.Path | None = None

@@ -161,8 +161,13 @@ def resolve(
     return found
 
 
+def is_file(given: Any) -> bool:
+    """Whether a rule is given as a file of weights, or as the folder of a training run; a name hides a folder."""
+    return not (isinstance(given, str) and given in RULES) and trained.is_file(given)
+
+
 def _found(given: Any, population_size: int | None, descriptor_bounds: Any) -> Rule:
-    if trained.is_file(given):
+    if is_file(given):
         return trained.read(given)
     if isinstance(given, str):
         if given == "me" and population_size is not None:

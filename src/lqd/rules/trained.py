@@ -36,20 +36,22 @@ def is_file(given: Any) -> bool:
     """Whether a rule is given as a file of weights, or as the folder of a training run."""
     if isinstance(given, pathlib.Path):
         return True
-    return isinstance(given, str) and (given.endswith(".safetensors") or _is_run(given))
+    return isinstance(given, str) and (given.endswith(".safetensors") or _is_folder(given))
 
 
-def _is_run(given: PathLike) -> bool:
-    """Whether it is the folder of a training run, with its best rule in it."""
+def _is_folder(given: PathLike) -> bool:
     try:
-        return (pathlib.Path(given) / RULE).is_file()
+        return pathlib.Path(given).is_dir()
     except (OSError, ValueError):  # a name that can be no path
         return False
 
 
 def read(path: PathLike) -> Learned:
     """A learned rule from a file that `save_rule` wrote, or the best one in the folder of a training run."""
-    path = pathlib.Path(path) / RULE if _is_run(path) else path
+    if _is_folder(path):
+        folder, path = path, pathlib.Path(path) / RULE
+        if not path.is_file():
+            raise Unreadable(f"{folder}: there is no {RULE} in this folder; a training run keeps its best rule there.")
     arrays, description = read_arrays(path, "rule")
     with understood(path):
         return learned_from(arrays, description["architecture"], path)

@@ -393,7 +393,7 @@ class AskTell:
         if saved.under("state."):
             self._prepare(saved.arrays["state.population.descriptor"].shape[-1])
             self._extras.names = description["extras"]
-            self._state = saved.state(self._told)
+            self._state = saved.state(self._told, self._first_traits)
             self._generation = int(self._state.generation)
             self._extras.restore(saved.under("extras."), next_row)
             rows = saved.rows(self._told, self._settings.offset())

@@ -14,6 +14,7 @@ from lqd.errors import InvalidInput
 from lqd.evolution import driver, loop
 from lqd.evolution.driver import Rows
 from lqd.evolution.loop import State
+from lqd.evolution.variation import first_traits
 from lqd.io.files import understood
 from lqd.search import same_task, saving
 from lqd.search.growth import Growth
@@ -82,7 +83,7 @@ class _Search:
         key = self.settings.key()
         like = jax.eval_shape(self._begin, key)
         with understood(saved.path):
-            state = saved.state(dataclasses.replace(like, key=key))
+            state = saved.state(dataclasses.replace(like, key=key), first_traits(self.variation, 1))
             rows = saved.rows(state, self.settings.offset())
             if rows is None or rows.generation[0] != 0:
                 raise ValueError("no history from the beginning")
@@ -142,13 +143,15 @@ def _run(
         raise failed(error, None) from error
     (state,) = run.states
     fault = _fault(state, settings)
-    stopped_by = "error" if fault is not None or raised else run.stopped_by
+    is_interrupted = run.stopped_by == "interrupt" or any(isinstance(error, KeyboardInterrupt) for error in raised)
+    has_failed = fault is not None or bool(raised)
+    stopped_by = "interrupt" if is_interrupted else "error" if has_failed else run.stopped_by
     if fault is None:
         with contextlib.suppress(*[Exception] * bool(raised)):  # another error is on its way, and matters more
             save(state, [run.rows], now=True)
     info = settings.info() | {"compile_s": run.compile_s, "run_s": run.run_s}
     result = make_result(state, run.rows, minimize=settings.minimize, stopped_by=stopped_by, info=info)
-    if run.stopped_by == "interrupt" or any(isinstance(error, KeyboardInterrupt) for error in raised):
+    if is_interrupted:
         raise interrupted(result)
     if run.failure is not None:
         raise failed(run.failure, result) from run.failure

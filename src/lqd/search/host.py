@@ -73,7 +73,7 @@ def _check_same(path, search: AskTell, first: Answers, source: Source) -> None:
     try:
         same_task.check(path, first, lambda: source.answers(search, first.x))
     except KeyboardInterrupt as error:
-        raise interrupted(_partial(search)) from error
+        raise interrupted(_partial(search, "interrupt")) from error
 
 
 def _run(
@@ -100,7 +100,7 @@ def _run(
         raise
     except KeyboardInterrupt as error:
         _keep_at_last(search, folder)
-        raise interrupted(_partial(search)) from error
+        raise interrupted(_partial(search, "interrupt")) from error
     except Exception as error:  # a value that cannot be used, or the callback's own: what was found goes with it
         _keep_at_last(search, folder)
         error.result = _partial(search)  # type: ignore[attr-defined]
@@ -118,8 +118,8 @@ def _keep_at_last(search: AskTell, folder: CheckpointFolder | None) -> None:
             folder.keep(search.save, now=True)
 
 
-def _partial(search: AskTell) -> Result | None:
-    return search.result("error") if search.num_evaluations else None
+def _partial(search: AskTell, stopped_by: str = "error") -> Result | None:
+    return search.result(stopped_by) if search.num_evaluations else None
 
 
 def _host_function(evaluate, settings: Settings) -> Callable[[np.ndarray, int], Any]:

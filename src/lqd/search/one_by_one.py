@@ -1,8 +1,11 @@
 """A function of one solution as one of a batch: for `optimize(..., batch=False)`."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from lqd.errors import InvalidInput, shown
@@ -22,6 +25,20 @@ class OneByOne:
             raise InvalidInput(f"evaluate must return the same extras always: {names[0]}, then {different}.")
         fitness, descriptor = np.stack([row[0] for row in rows]), np.stack([row[1] for row in rows])
         return fitness, descriptor, {name: np.stack([row[2][name] for row in rows]) for name in names[0]}
+
+
+def traced(function: Callable) -> Callable:
+    """The same for a function that is traced; what is wrong with its answers is said where shapes are looked at."""
+
+    @functools.wraps(function)
+    def one(x):
+        returned = function(x)
+        if not isinstance(returned, tuple | list) or len(returned) not in (2, 3):
+            return returned
+        fitness, descriptor = (jnp.asarray(part) for part in returned[:2])
+        return fitness.reshape(()) if fitness.size == 1 else fitness, jnp.atleast_1d(descriptor), *returned[2:]
+
+    return jax.vmap(one)
 
 
 def _row(returned) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:

@@ -7,8 +7,7 @@ import jax
 
 from lqd import checks
 from lqd.errors import InvalidInput, shown
-from lqd.search import compiled, defaults, host
-from lqd.search.one_by_one import OneByOne
+from lqd.search import compiled, defaults, host, one_by_one
 from lqd.search.progress import Callback, bar
 from lqd.search.result import Result
 from lqd.search.saving import CheckpointFolder
@@ -73,8 +72,8 @@ def optimize(
         dim: Length of a solution; a task knows its own.
         bounds: `(low, high)`, each a number or `dim` of them; or one pair per dimension, `[(low, high), ...]`. None:
             unbounded, started around `x0` (or the origin) with scale `init_sigma`. A task knows its own.
-        rule: Who survives: a name (`lqd rules` lists them), a file of weights, a rule, or your own function
-            `(key, fitness (P,), descriptor (P, D)) -> scores (P,)`.
+        rule: Who survives: a name (`lqd rules` lists them), the folder of a training run, a file of weights, a rule, or
+            your own function `(key, fitness (P,), descriptor (P, D)) -> scores (P,)`.
         num_evaluations: Budget, the start population included; it is rounded down to whole batches, and
             `result.num_evaluations` says how many were made.
         population_size: Solutions kept; by default as many as suit the budget.
@@ -172,7 +171,7 @@ def optimize(
     if not checks.flag("batch", batch):
         if isinstance(evaluate, Task):
             raise InvalidInput(f"batch=False is for functions; the task {evaluate.name!r} takes batches.")
-        evaluate = jax.vmap(evaluate) if is_compiled else OneByOne(evaluate)
+        evaluate = one_by_one.traced(evaluate) if is_compiled else one_by_one.OneByOne(evaluate)
     if executor is not None:
         if backend == "jax" or isinstance(evaluate, Task):
             what = f"the task {evaluate.name!r}" if isinstance(evaluate, Task) else "backend='jax'"

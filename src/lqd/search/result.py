@@ -19,18 +19,10 @@ if TYPE_CHECKING:
 
 COLUMNS = ("max_fitness", "mean_fitness", "best_fitness", "novelty", "dominated_novelty", "num_filled", "num_nan")
 
-OTHERS = (
-    ".json",
-    ".parquet",
-    ".xlsx",
-    ".npz",
-    ".npy",
-    ".pkl",
-    ".pickle",
-    ".txt",
-    ".tsv",
-    ".h5",
-)  # no files of ours
+OTHERS = (  # no files of ours
+    ".json", ".parquet", ".feather", ".xlsx", ".xls", ".npz", ".npy", ".mat", ".pkl", ".pickle", ".txt", ".tsv", ".h5",
+    ".hdf5", ".gz", ".zip",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -64,14 +64,17 @@ class Saved:
             raise Unreadable(f"{self.path}: its history does not fit its settings.")
         return rows
 
-    def state(self, like: State) -> State:
+    def state(self, like: State, first: Any = None) -> State:
         """The state, in the shape of another one (of which only the key is used, which follows from the seed).
 
-        Traits and a memory that the search no longer has are left out; one that it did not have begins empty.
+        Traits and a memory that the search no longer has are left out. Where it had none, everybody has the `first`
+        traits (T,), and the memory begins empty.
         """
         arrays = self.under("state.")
         if like.population.traits is None:
             arrays.pop(TRAITS, None)
+        elif TRAITS not in arrays and first is not None:
+            arrays[TRAITS] = np.broadcast_to(np.asarray(first), like.population.traits.shape)
         if like.memory is None:
             arrays = {name: value for name, value in arrays.items() if not name.startswith("memory.")}
         elif not under("memory.", arrays):
@@ -104,7 +107,8 @@ class Saved:
             )
 
     def check_traits(self, settings: Settings) -> None:
-        """An error if this variation needs other traits than were kept. One without traits can go on from any."""
+        """An error if this variation needs other traits than were kept. One without traits can go on from any, and ours
+        from its own fixed steps, which have none."""
         first = first_traits(settings.resolved_variation(), 1)
         arrays = [self.arrays[name] for name in ("state.population.x", "outstanding.x") if name in self.arrays]
         if first is None or not arrays:
@@ -113,6 +117,8 @@ class Saved:
         if any(one is not None and one.shape[-1:] == first.shape[-1:] for one in traits):
             return
         before, now = self.settings["variation"], settings.info()["variation"]
+        if before == now and all(one is None for one in traits):
+            return
         raise InvalidInput(
             f"{self.path} was made with variation={before!r}, whose solutions have none of the traits that {now!r} "
             f"goes on from: give variation={before!r}, or iso_sigma= and line_sigma=, or begin anew."

@@ -94,7 +94,7 @@ class Settings:
                 raise InvalidInput("qd_offset is for the QD score of the archive: give archive_cells= too.")
         self._check_reproduction()
         put("rule_name", self.rule if isinstance(self.rule, str) else _name(self.rule))
-        if trained.is_file(self.rule):
+        if catalogue.is_file(self.rule):
             put("rule_name", str(self.rule))
             put("rule", trained.read(self.rule))  # once: the file may change while the search runs
         if not (self.rule_name == "me" and self.descriptor_bounds is not None):  # its cells wait for the dimensions
