@@ -1,6 +1,7 @@
 """Random-search anchors against NumPy, and the catalogue of tasks."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -34,6 +35,20 @@ def test_a_larger_budget_finds_more():
     tasks = Repeated(lqd.tasks.make("arm"), 1)
     few, many = (random_search(jax.random.key(0), tasks, budget).f_rand[0] for budget in (10, 5000))
     assert few < many < 0
+
+
+@pytest.mark.parametrize("nothing", [-np.inf, np.nan])
+def test_what_is_infeasible_counts_nowhere(nothing):
+    def half(centre, x):
+        fitness = -jnp.sum((x - centre) ** 2, axis=1)
+        return jnp.where(x[:, 0] < 0, nothing, fitness), x[:, :1]
+
+    settings = {"dim": 2, "bounds": (-1, 1), "descriptor_bounds": (-1, 1)}
+    tasks = lqd.task_family(half, lambda key: jax.random.uniform(key, (2,)), **settings).sample(jax.random.key(0), 3)
+    anchors = random_search(jax.random.key(1), tasks, 500)
+    assert np.isfinite(anchors.f_worst).all()
+    assert (anchors.f_worst < anchors.f_rand).all()
+    assert (np.abs(anchors.f_rand) < 0.05).all()
 
 
 @pytest.mark.parametrize("name", ["arm", "bbob/sphere", "ood/levy"])

@@ -1,7 +1,8 @@
 """What random search reaches: the anchors between which fitness is normalised.
 
 `f_rand` is the median, over repeats, of the best noiseless fitness among as many uniform points as the algorithms
-may evaluate; `f_worst` the lowest fitness seen meanwhile, the zero of the offset QD score.
+may evaluate; `f_worst` the lowest fitness seen meanwhile, the zero of the offset QD score. What is infeasible (fitness
+not finite) counts nowhere.
 """
 
 import functools
@@ -41,7 +42,7 @@ def _random_search(key, tasks: TaskBatch, box: Box, num_evaluations: Int[Array, 
             key_block = jax.random.fold_in(jax.random.fold_in(key, number), i)
             uniform = jax.random.uniform(key_block, (tasks.num_tasks, BLOCK, tasks.dim), low.dtype)
             fitness = tasks.noiseless(low + uniform * (high - low))
-            counts = i * BLOCK + jnp.arange(BLOCK) < num_evaluations
+            counts = (i * BLOCK + jnp.arange(BLOCK) < num_evaluations) & jnp.isfinite(fitness)
             best = jnp.maximum(best, jnp.max(jnp.where(counts, fitness, -jnp.inf), axis=1))
             return best, jnp.minimum(worst, jnp.min(jnp.where(counts, fitness, jnp.inf), axis=1))
 
