@@ -44,9 +44,8 @@ class Tasks:
 
     @property
     def bounds(self):
-        return (
-            (jnp.full(3, 2.0), jnp.full(3, -2.0)) if self.fault == "bounds" else (jnp.full(3, -2.0), jnp.full(3, 2.0))
-        )
+        high = {"bounds": -2.0, "no bounds": jnp.inf}.get(self.fault, 2.0)
+        return -jnp.full(3, high), jnp.full(3, high)
 
     @property
     def descriptor_range(self):
@@ -62,7 +61,9 @@ class Tasks:
 
     @property
     def f_opt(self):
-        return jnp.zeros(1) if self.fault == "f_opt" else None
+        num = len(self.centre)
+        best = {"f_opt": jnp.zeros(1), "nan f_opt": jnp.full(num, jnp.nan), "too good": jnp.full(num, -99.0)}
+        return best.get(self.fault)
 
     def evaluate(self, key, x):
         fitness = -jnp.sum((x - self.centre[:, None]) ** 2, axis=-1)
@@ -74,6 +75,10 @@ class Tasks:
                 fitness = fitness.at[0, 0].set(jnp.inf)
             case "nan descriptor":
                 descriptor = descriptor * jnp.nan
+            case "one nan descriptor":
+                descriptor = descriptor.at[..., 1].set(jnp.nan)
+            case "infeasible":
+                fitness = jnp.full_like(fitness, -jnp.inf)
             case "fitness shape":
                 fitness = fitness[..., None]
             case "descriptor shape":
@@ -273,6 +278,8 @@ FAULTS = {
     "one task": r"f_opt must have real numbers of shape \[3\], got float32\[\]",
     "nan": "fitness is NaN for every solution that was tried, on 1 of 3 tasks",
     "nan descriptor": "the descriptor is NaN for every solution that was tried, on 3 of 3 tasks",
+    "one nan descriptor": "the descriptor is NaN for every solution that was tried, on 3 of 3 tasks",
+    "infeasible": "of 192 solutions that were tried, none has finite fitness and descriptors",
     "infinitely good": "fitness is infinite",
     "fitness shape": r"fitness must have real numbers of shape \[3, 3\] for x of .* got float32\[3, 3, 1\]",
     "descriptor shape": r"descriptor must have real numbers of shape \[3, 3, 2\]",
@@ -283,7 +290,10 @@ FAULTS = {
     "infinite": "descriptor_range must have finite ends, .* got -1 and inf",
     "range shape": r"the lower end of descriptor_range must have real numbers of shape \[3, 2\]",
     "f_opt": r"f_opt must have real numbers of shape \[3\], got float32\[1\]",
+    "nan f_opt": "f_opt must be finite, the best fitness of each task, got .*nan",
+    "too good": "f_opt must be the best fitness of each task; one has -99, and a solution of it -",
     "bounds": "bounds must have each lower end below the upper one",
+    "no bounds": "bounds must be finite, got -inf and inf",
 }
 
 

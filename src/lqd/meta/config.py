@@ -18,7 +18,7 @@ from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA, IsoLine
 from lqd.io import records
 from lqd.meta import mixture, suite
 from lqd.meta import strategy as strategies
-from lqd.meta.family import Family
+from lqd.meta.family import Family, check_at
 from lqd.meta.imitation.settings import Imitation
 from lqd.meta.imitation.teachers import TEACHERS
 from lqd.meta.mixture import Part, Shape
@@ -210,7 +210,27 @@ class Config:
             if isinstance(family, mixture.NotGiven):
                 raise family.missing()
             mixture.check_measurable(family, self.objective.needs_f_opt)
-        self.objective.check(self.population_size, self.families[0].descriptor_dim, self.num_cells)
+        used = self._used()
+        for family, num_tasks, *sizes in used:
+            for size in sizes:
+                check_at(family, num_tasks, size)
+        for population_size, descriptor_dim in {(size, family.descriptor_dim) for family, _, size, _ in used}:
+            self.objective.check(population_size, descriptor_dim, self.num_cells)
+
+    def _used(self) -> set[tuple[Family, int, int, int]]:
+        """Families, each with a number of tasks, a population and a batch in which the run meets it."""
+        validation, run = self.validation, Shape(self.population_size, self.batch_size)
+        mixes = [(self.families, self.divided("validation_tasks", validation.num_tasks), run)]
+        mixes += [((entry.family,), (entry.num_tasks,), entry.shape) for entry in validation.on]
+        for stage in self.stages:
+            counts = self.divided("num_tasks", stage.num_tasks)
+            for shape in stage.shapes or (run,):
+                mixes.append(([mixture.reshaped(family, shape) for family in self.families], counts, shape))
+        return {
+            (family, num_tasks, shape.population_size or self.population_size, shape.batch_size or self.batch_size)
+            for families, counts, shape in mixes
+            for family, num_tasks in zip(families, counts, strict=True)
+        }
 
     def stage_at(self, meta_generation: int) -> tuple[int, Stage]:
         """Number of the stage that a meta-generation belongs to, and the stage."""

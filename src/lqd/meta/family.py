@@ -24,6 +24,7 @@ from lqd.types import Evaluation
 
 UNHASHABLE = "it cannot be hashed; make it a frozen dataclass whose settings are numbers, texts and tuples of them"
 NUM_LOOKED_AT = 3  # tasks and solutions, where it is looked at what tasks say
+NUM_TRIED = 64  # solutions of each of them, where it is looked at whether they are good for anything
 
 
 @runtime_checkable
@@ -133,7 +134,7 @@ def says(family: Family) -> str:
     """What some tasks say of some solutions, to four digits: another text, another family."""
     key_tasks, key_x, key_runs = jax.random.split(jax.random.key(0), 3)
     tasks = jax.jit(family.sample, static_argnums=1)(key_tasks, num_looked_at(family))
-    fitness, descriptor, low, high = _look(tasks, key_x, key_runs)[:4]
+    fitness, descriptor, low, high = _look(tasks, key_x, key_runs, NUM_LOOKED_AT)[:4]
     every = max(1, len(fitness) // NUM_LOOKED_AT)  # of a long list of functions some are enough, and a change shows
     numbers = [fitness[::every].sum(axis=1), descriptor[::every].sum(axis=(1, 2)), low[::every, 0], high[::every, 0]]
     return " ".join(f"{value:.4g}" for value in np.concatenate(numbers).tolist())
@@ -144,10 +145,10 @@ def num_looked_at(family: Family) -> int:
     return family.multiple * -(-NUM_LOOKED_AT // family.multiple)
 
 
-@jax.jit
-def _look(tasks: TrainingTasks, key_x, key_runs):
+@functools.partial(jax.jit, static_argnums=3)
+def _look(tasks: TrainingTasks, key_x, key_runs, num_points: int):
     """Of random solutions fitness, descriptor; the range of that; noiseless fitness."""
-    shape = (tasks.num_tasks, NUM_LOOKED_AT, tasks.dim)
+    shape = (tasks.num_tasks, num_points, tasks.dim)
     if tasks.bounds is None:
         x = jax.random.normal(key_x, shape)
     else:
@@ -174,9 +175,15 @@ def check(family: Family) -> None:
     if is_described(family):
         return  # one of ours: the tests have looked
     num = num_looked_at(family)
-    tasks = _sampled(family, num)
-    _check_shapes(family, num, tasks)
+    for num_points in (NUM_LOOKED_AT, NUM_TRIED):
+        _check_shapes(family, num, num_points)
     _check_values(family, num)
+
+
+def check_at(family: Family, num_tasks: int, num_points: int) -> None:
+    """The same by tracing alone, in other sizes: who keeps five tasks in a list has no sixth."""
+    if not is_described(family):
+        _check_shapes(family, num_tasks, num_points)
 
 
 def has_hash(family) -> bool:
@@ -203,14 +210,15 @@ def _sampled(family: Family, num: int) -> Any:
         raise wrong(family, what, error) from error
 
 
-def _check_shapes(family: Family, num: int, tasks) -> None:
+def _check_shapes(family: Family, num: int, num_points: int) -> None:
+    tasks = _sampled(family, num)
     found: dict[str, int] = {}
 
     def look(tasks):
         found.update(num_tasks=tasks.num_tasks, dim=tasks.dim, descriptor_dim=tasks.descriptor_dim)
         if tasks.num_tasks != num:
             return None
-        looked = _look(tasks, jax.random.key(1), jax.random.key(2))
+        looked = _look(tasks, jax.random.key(1), jax.random.key(2), num_points)
         return (*looked, tasks.f_opt, tasks.bounds)
 
     try:
@@ -218,19 +226,21 @@ def _check_shapes(family: Family, num: int, tasks) -> None:
     except InvalidInput:
         raise
     except Exception as error:
-        raise wrong(family, f"its tasks cannot be evaluated on x of shape {_of_x(num, found)}", error) from error
+        raise wrong(
+            family, f"its tasks cannot be evaluated on x of shape {_of_x(num, num_points, found)}", error
+        ) from error
     if found["num_tasks"] != num:
         raise wrong(family, f"sample(key, {num}) must return {num} tasks, got {found['num_tasks']}")
     if found["descriptor_dim"] != family.descriptor_dim:
         raise wrong(family, f"descriptor_dim is {family.descriptor_dim}, that of its tasks {found['descriptor_dim']}")
-    num_points, size = NUM_LOOKED_AT, family.descriptor_dim
+    size = family.descriptor_dim
     of_tasks, of_points = (num, size), (num, num_points)
     expected = {
         "fitness": of_points, "descriptor": (*of_points, size), "the lower end of descriptor_range": of_tasks,
         "the upper end of descriptor_range": of_tasks, "noiseless fitness": of_points,
     }  # fmt: skip
     for (name, shape), array in zip(expected.items(), looked, strict=False):
-        _check_shape(family, name, shape, array, f" for x of shape {_of_x(num, found)}")
+        _check_shape(family, name, shape, array, f" for x of shape {_of_x(num, num_points, found)}")
     f_opt, bounds = looked[5:]
     if f_opt is not None:
         _check_shape(family, "f_opt", (num,), f_opt, "")
@@ -238,8 +248,8 @@ def _check_shapes(family: Family, num: int, tasks) -> None:
         _check_shape(family, "each end of bounds", (found["dim"],), end, "")
 
 
-def _of_x(num: int, found: dict[str, int]) -> tuple:
-    return num, NUM_LOOKED_AT, found.get("dim", "dim")
+def _of_x(num: int, num_points: int, found: dict[str, int]) -> tuple:
+    return num, num_points, found.get("dim", "dim")
 
 
 def _check_shape(family: Family, name: str, shape: tuple[int, ...], array, where: str) -> None:
@@ -252,19 +262,42 @@ def _check_values(family: Family, num: int) -> None:
     """What is wrong with some tasks, drawn and evaluated."""
     key_tasks, key_x, key_runs = jax.random.split(jax.random.key(0), 3)
     tasks = jax.jit(family.sample, static_argnums=1)(key_tasks, num)
-    fitness, descriptor, low, high, noiseless = map(np.asarray, _look(tasks, key_x, key_runs))
+    _check_bounds(family, tasks.bounds)
+    try:
+        fitness, descriptor, low, high, noiseless = map(np.asarray, _look(tasks, key_x, key_runs, NUM_TRIED))
+    except Exception as error:  # whatever the user's code calls on the host
+        raise wrong(family, "its tasks cannot be evaluated", error) from error
     for name, values in (("fitness", fitness), ("noiseless fitness", noiseless), ("the descriptor", descriptor)):
-        values = values.reshape(num, -1)
-        if (bad := np.isnan(values).all(axis=1)).any():
+        if (bad := np.isnan(values).all(axis=1).reshape(num, -1).any(axis=1)).any():
             raise wrong(family, f"{name} is NaN for every solution that was tried, on {bad.sum()} of {num} tasks")
         if np.isposinf(values).any() and name != "the descriptor":
             raise wrong(family, f"{name} is infinite; fitness is maximised, and nothing can be infinitely good")
+    if not (np.isfinite(fitness) & np.isfinite(noiseless) & np.isfinite(descriptor).all(axis=2)).any():
+        raise wrong(family, f"of {fitness.size} solutions that were tried, none has finite fitness and descriptors")
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
         task, place = np.argwhere(~(low < high) | ~np.isfinite(low) | ~np.isfinite(high))[0]
         ends = f"{low[task, place]:.4g} and {high[task, place]:.4g}"
         raise wrong(family, f"descriptor_range must have finite ends, the lower below the upper; got {ends}")
-    if tasks.bounds is not None and not all(low < high for low, high in zip(*map(np.ravel, tasks.bounds), strict=True)):
-        raise wrong(family, f"bounds must have each lower end below the upper one, got {shown(tasks.bounds)}")
+    if tasks.f_opt is not None:
+        _check_best(family, np.asarray(tasks.f_opt), np.where(np.isnan(noiseless), -np.inf, noiseless).max(axis=1))
+
+
+def _check_bounds(family: Family, bounds: Box | None) -> None:
+    for low, high in () if bounds is None else zip(*map(np.ravel, bounds), strict=True):
+        if not low < high:
+            raise wrong(family, f"bounds must have each lower end below the upper one, got {shown(bounds)}")
+        if not np.isfinite([low, high]).all():
+            raise wrong(family, f"bounds must be finite, got {low:.4g} and {high:.4g}")
+
+
+def _check_best(family: Family, f_opt: np.ndarray, found: np.ndarray) -> None:
+    """Beyond rounding, nothing is fitter than the best fitness there is."""
+    if not np.isfinite(f_opt).all():
+        raise wrong(family, f"f_opt must be finite, the best fitness of each task, got {shown(f_opt)}")
+    task = int(np.argmax(found - f_opt))
+    if found[task] > f_opt[task] + 1e-3 * max(1.0, abs(float(f_opt[task]))):
+        what = f"f_opt must be the best fitness of each task; one has {f_opt[task]:.4g}"
+        raise wrong(family, f"{what}, and a solution of it {found[task]:.4g}")
 
 
 # --- several families together ---
