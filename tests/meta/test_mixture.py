@@ -81,7 +81,10 @@ def test_bad_shapes(given, message):
     ("settings", "message"),
     [
         ({"tasks": "bbob,arm-small"}, "validation_tasks=4 cannot be divided"),
-        ({"tasks": "arm-small", "functions": ("sphere",)}, "functions is a setting of the BBOB tasks .* has arm-small"),
+        (
+            {"tasks": "arm-small", "functions": ("sphere",)},
+            "functions must be given to the family: .* has arm-small",
+        ),
         ({"shapes": "descriptor_dim=3"}, r"recipe 1 is tied to one number of descriptors, and these tasks have 2, 3"),
         ({"tasks": "arm-small", "shapes": "descriptor_dim=3", "recipe": 2, "num_heads": 4}, "arm-small is fixed"),
         ({"tasks": []}, "tasks must have at least one family"),

@@ -5,6 +5,7 @@ import dataclasses
 import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -116,11 +117,14 @@ def no_tasks(key, num_tasks):
     return _tasks(lambda parameters, x: (x[:, 0], x[:, :2]), key, 0)
 
 
+def good(parameters, x):
+    return x[:, 0], x[:, :2]
+
+
 def _tasks(evaluate, key, num_tasks):
     """Past the checks of `task_family`."""
-    good = lqd.task_family(lambda parameters, x: (x[:, 0], x[:, :2]), jax.random.uniform, dim=2, bounds=(0, 1),
-                           descriptor_bounds=(0, 1))  # fmt: skip
-    return dataclasses.replace(good, function=evaluate).sample(key, num_tasks)
+    family = lqd.task_family(good, jax.random.uniform, dim=2, bounds=(0, 1), descriptor_bounds=(0, 1))
+    return dataclasses.replace(family, function=evaluate).sample(key, num_tasks)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +139,70 @@ def test_a_family_that_is_wrong_is_told_before_a_folder_is_made(tmp_path, family
     with pytest.raises(InvalidInput, match=message):
         lqd.train(out=tmp_path / "run", preset="smoke", quiet=True, **SIZES | {"tasks": family})
     assert not (tmp_path / "run").exists()
+
+
+def five(key, num_tasks):
+    """Tasks kept in a list, which has no sixth."""
+    return _tasks(good, key, min(num_tasks, 5))
+
+
+def only_a_few(key, num_tasks):
+    if num_tasks > 3:
+        raise RuntimeError("so many")
+    return _tasks(good, key, num_tasks)
+
+
+def only_three(key, num_tasks):
+    return _tasks(lambda parameters, x: (jnp.dot(x[:, 0], jnp.eye(3)), x[:, :2]), key, num_tasks)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tasks": five, "num_tasks": 6}, r"family 'five': sample\(key, 6\) must return 6 tasks, got 5"),
+        ({"tasks": five, "validation_tasks": 7}, r"family 'five': sample\(key, 7\) must return 7 tasks, got 5"),
+        ({"tasks": "arm-small", "validation_on": {"tasks": five, "num_tasks": 8}}, r"'five': .* 8 tasks, got 5"),
+        ({"tasks": only_a_few, "num_tasks": 4}, r"'only_a_few': sample\(key, 4\) must be .*RuntimeError: so many"),
+        ({"tasks": only_three, "shapes": "population_size=9"}, "'only_three': its tasks cannot be evaluated on x of"),
+    ],
+)
+def test_a_family_is_looked_at_in_every_size_of_the_run(tmp_path, settings, message):
+    with pytest.raises(InvalidInput, match=message):
+        lqd.train(out=tmp_path / "run", preset="smoke", quiet=True, **SIZES | {"recipe": 2, "num_heads": 4} | settings)
+    assert not (tmp_path / "run").exists()
+
+
+ON_ARMS = {"tasks": "arm-small", "recipe": 2, "num_heads": 4}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"shapes": "population_size=9"},
+        {"tasks": "bbob-wide", "num_tasks": 22, "validation_tasks": 22, "shapes": "descriptor_dim=3"},
+        {"validation_on": "tasks=arm-small population_size=9"},
+    ],
+)
+def test_an_objective_is_looked_at_in_every_size_of_the_run(tmp_path, settings):
+    def of_eight(fitness, descriptor):
+        return jnp.vdot(descriptor, jnp.ones((8, 2)))
+
+    given = SIZES | ON_ARMS | {"objective": of_eight}
+    presets.override(presets.preset("smoke"), given).check()
+    with pytest.raises(InvalidInput, match=r"objective must be a JAX function .*TypeError"):
+        lqd.train(out=tmp_path / "run", preset="smoke", quiet=True, **given | settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_objective_by_the_name_of_its_module(settled, tmp_path, monkeypatch):
+    (tmp_path / "measures_of_mine.py").write_text("def area(qd_score_over_time): return qd_score_over_time.mean()")
+    monkeypatch.chdir(tmp_path)
+    config = settled(out=tmp_path / "run", preset="smoke", objective="measures_of_mine:area", **SIZES | ON_ARMS)
+    assert config.objective.own.__name__ == "area"
+    assert config.objective.parameters == ("qd_score_over_time",)
+    for given, message in (("measures_of_mine:a", "objective: module .* has no 'a'"), ("area", "must be one of")):
+        with pytest.raises(InvalidInput, match=message):
+            lqd.train(out=tmp_path / "run", preset="smoke", objective=given, **SIZES)
 
 
 # --- the suite ---
@@ -183,6 +251,14 @@ def test_families_take_turns_in_an_imitation():
     turns = [config.turn(number) for number in range(8)]
     assert [turns.count(0), turns.count(1)] == [6, 2]
     assert config.alone(1).tasks[0][0].name == "clipped"
+
+
+@pytest.mark.parametrize("functions", [("sphere",), ("sphere", "rastrigin")])
+def test_an_imitation_on_bbob_has_as_many_tasks_of_a_function_as_ever(functions):
+    config = presets.override(presets.preset("smoke"), {"functions": functions, "num_tasks": 2, "validation_tasks": 2})
+    ((family, _),) = config.imitation.tasks
+    assert populations.num_groups(family) == len(functions)
+    assert populations.num_groups(families.make("arm-small")) == 22
 
 
 @pytest.fixture

@@ -687,6 +687,18 @@ BAD_COMMANDS = {
         ["train", "--add-stage", "num_tasks=22"],
         "--add-stage must say num_meta_generations=..., got 'num_tasks",
     ),
+    "shapes": (["train", "--shapes", "population_size=x"], "--shapes: population_size must be a whole number, got 'x'"),
+    "size": (["train", "--shapes", "batch_size=0"], "--shapes: batch_size must be a whole number of at least 1"),
+    "entry": (
+        ["train", "--validation-on", "tasks=arm-small num_tasks=0"],
+        "--validation-on arm-small: num_tasks must be a whole number of at least 1, got 0",
+    ),
+    "functions": (
+        ["train", "--preset", "smoke", "--tasks", "arm-small", "--functions", "sphere"],
+        "--functions must be given to the family: it is a setting of the BBOB tasks that a run has where none are",
+    ),
+    "family": (["train", "--tasks", "json:bowls"], "--tasks: module 'json' has no 'bowls'; give module:name."),
+    "own": (["train", "--objective", "json:area"], "--objective: module 'json' has no 'area'; give module:name."),
     "validation": (["imitate", "ns", "--validation-tasks", "3"], "--validation-tasks must be a multiple of the 22"),
     "cluster": (["train", "--distributed"], "elsewhere give --coordinator-address HOST:PORT, --num-processes N and"),
     "address": (

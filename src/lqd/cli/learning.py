@@ -100,10 +100,10 @@ def by_their_flags(command: Learning) -> Iterator[None]:
 
 def _with_flags(message: str, command: Learning) -> str:
     names = "|".join(field.name for field in dataclasses.fields(command) if field.init)
-    if message.startswith("add_stage"):  # within it, names are words and not flags
-        return message.replace("add_stage", "--add-stage", 1)
+    if worded := re.match(r"(?:add_stage|shapes|validation_on)\b", message):  # within them, names are words, not flags
+        return f"--{worded[0].replace('_', '-')}{message[worded.end() :]}"
     several = "|".join(name for name in names.split("|") if "_" in name)
-    found = re.compile(rf"^(?:{names})(?= must)|(?<![\w.'\"-])(?:{several})(?==| must| \(|:)")
+    found = re.compile(rf"^(?:{names})(?= must|:)|(?<![\w.'\"-])(?:{several})(?==| must| \(|:)")
     return found.sub(lambda match: "--" + match[0].replace("_", "-"), message)
 
 

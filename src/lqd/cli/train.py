@@ -12,7 +12,7 @@ class Train(Learning):
     """Discover a competition rule by meta-black-box optimisation, from scratch or from a hand-made one."""
 
     objective: str | None = None
-    """fitness (the default), novelty, qd or archive."""
+    """fitness (the default), novelty, qd, archive, or module:name, a function of your own."""
     tasks: tuple[str, ...] = ()
     """What to train on instead of BBOB, with shares: 'bbob-wide=2,arm-small,clipped,module:name'."""
     shapes: tuple[str, ...] = ()

@@ -136,7 +136,7 @@ def _shape(given: Any) -> Shape:
             raise unknown("field of a shape", name, SHAPE_FIELDS)
     if not isinstance(given, str):
         return Shape(**named)
-    values = {name: tuple(number(name, one) for one in value.split(",")) for name, value in named.items()}
+    values = {name: tuple(number(f"shapes: {name}", one) for one in value.split(",")) for name, value in named.items()}
     for name, several in values.items():
         if name != "num_generations" and len(several) > 1:
             raise InvalidInput(f"shapes: {name} must be one number, got {named[name]!r}; give several shapes.")

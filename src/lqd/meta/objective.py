@@ -82,7 +82,7 @@ class Objective:
         if not callable(self.own):
             raise InvalidInput(
                 f"objective: that of this run is a function, {self.own!r}, which is not saved with it; give it again: "
-                f"lqd.train(objective=..., ...)."
+                f"lqd.train(objective=..., ...) or --objective module:name."
             )
         if not isinstance(self.own, Hashable):
             raise InvalidInput(f"objective: {self.own!r} cannot be hashed; give a plain function.")

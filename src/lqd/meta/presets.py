@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from lqd.errors import InvalidInput, unknown
-from lqd.meta import mixture
+from lqd.meta import families, mixture
 from lqd.meta.config import STAGE_FIELDS, STAGE_NUMBERS, Config, Stage, Validation
 from lqd.meta.imitation.settings import CPU
 from lqd.meta.objective import OWN, Objective
@@ -90,6 +90,7 @@ def override(config: Config, settings: dict[str, Any]) -> Config:
     stage: dict[str, Any] = {}
     for name, value in settings.items():
         if name == "objective":
+            value = families.imported("objective", value) if isinstance(value, str) and ":" in value else value
             own = value if callable(value) else None
             parts.setdefault("objective", {}).update(name=OWN if own else value, own=own)
         elif name == "tasks":
@@ -112,9 +113,10 @@ def override(config: Config, settings: dict[str, Any]) -> Config:
     for part, given in parts.items():
         changes[part] = dataclasses.replace(getattr(config, part), **given)
     if (ours := parts.get("distribution")) and (changes.get("tasks") or config.tasks):
+        named = ", ".join(part.family.name for part in changes.get("tasks") or config.tasks)
         raise InvalidInput(
-            f"{next(iter(ours))} is a setting of the BBOB tasks that a run has without `tasks`; this one has "
-            f"{', '.join(p.family.name for p in changes.get('tasks') or config.tasks)}: give it to the family."
+            f"{next(iter(ours))} must be given to the family: it is a setting of the BBOB tasks that a run has where "
+            f"none are given, and this one has {named}."
         )
     return dataclasses.replace(config, **changes)
 

@@ -21,7 +21,7 @@ class Entry:
 
     name: str
     family: Any
-    num_tasks: int = 0
+    num_tasks: int | None = None
     num_generations: int = 256
     population_size: int | None = None
     batch_size: int | None = None
@@ -33,7 +33,7 @@ class Entry:
                 f"{shown(self.name)}."
             )
         multiple = self.family.multiple
-        if not self.num_tasks:
+        if self.num_tasks is None:
             object.__setattr__(self, "num_tasks", -(-NUM_TASKS // multiple) * multiple)
         if checks.whole(f"validation_on {self.name}: num_tasks", self.num_tasks, 1) % multiple:
             raise InvalidInput(

@@ -98,21 +98,21 @@ def _share(word: str, share: str) -> float:
 
 
 def _by_text(text: str) -> Family:
-    module, colon, name = text.partition(":")
-    return own_family.of(_imported(module, name)) if colon else make(text)
+    return own_family.of(imported("tasks", text)) if ":" in text else make(text)
 
 
-def _imported(module: str, name: str) -> Any:
-    """An attribute of a module, which may lie in the folder that the command is given in."""
+def imported(argument: str, text: str) -> Any:
+    """`module:name`, an attribute of a module, which may lie in the folder that the command is given in."""
+    module, _, name = text.partition(":")
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
     try:
         found = importlib.import_module(module)
     except Exception as error:  # whatever the module does
         reason = f"{type(error).__name__}: {error}"
-        raise InvalidInput(f"tasks: cannot import {module!r} ({reason}); give module:name.") from error
+        raise InvalidInput(f"{argument}: cannot import {module!r} ({reason}); give module:name.") from error
     if not hasattr(found, name):
-        raise InvalidInput(f"tasks: module {module!r} has no {name!r}; give module:name.")
+        raise InvalidInput(f"{argument}: module {module!r} has no {name!r}; give module:name.")
     return getattr(found, name)
 
 
