@@ -220,12 +220,15 @@ class Config:
     def _used(self) -> set[tuple[Family, int, int, int]]:
         """Families, each with a number of tasks, a population and a batch in which the run meets it."""
         validation, run = self.validation, Shape(self.population_size, self.batch_size)
-        mixes = [(self.families, self.divided("validation_tasks", validation.num_tasks), run)]
+        counts = self.divided("validation_tasks", validation.num_tasks)
+        mixes: list[tuple[tuple[Family, ...], tuple[int, ...], Shape]] = [(self.families, counts, run)]
         mixes += [((entry.family,), (entry.num_tasks,), entry.shape) for entry in validation.on]
+        if self.num_rounds:
+            mixes.append((self.families, tuple(map(self.imitation.num_tasks, self.families)), run))
         for stage in self.stages:
             counts = self.divided("num_tasks", stage.num_tasks)
             for shape in stage.shapes or (run,):
-                mixes.append(([mixture.reshaped(family, shape) for family in self.families], counts, shape))
+                mixes.append((tuple(mixture.reshaped(family, shape) for family in self.families), counts, shape))
         return {
             (family, num_tasks, shape.population_size or self.population_size, shape.batch_size or self.batch_size)
             for families, counts, shape in mixes
@@ -275,7 +278,7 @@ def to_dict(config: Config) -> dict[str, Any]:
         "tasks": mixture.parts_to_dicts(config.tasks),
         "imitation": _imitation_to_dict(config.imitation),
         "num_cells": None if config.num_cells == NUM_CELLS else config.num_cells,
-        "validation": _validation_to_dict(config.validation),
+        "validation": _validation_to_dict(config.validation, len(config.families) > 1),
     }
     names = [field.name for field in dataclasses.fields(config) if field.name not in changed]
     content = {name: _plain(getattr(config, name)) for name in names}
@@ -288,9 +291,11 @@ def _imitation_to_dict(imitation: Imitation) -> dict[str, Any]:
     return {name: value for name, value in plain.items() if name not in ("tasks", "iso_sigma", "line_sigma")}
 
 
-def _validation_to_dict(validation: Validation) -> dict[str, Any]:
+def _validation_to_dict(validation: Validation, has_several: bool) -> dict[str, Any]:
+    """What counts of the scores, where there are further entries, or it is not the mean over several families."""
     plain = {field.name: getattr(validation, field.name) for field in dataclasses.fields(validation)}
-    plain |= {"on": suite.to_dicts(validation.on), "aggregate": validation.aggregate if validation.on else ""}
+    counts = validation.on or (has_several and validation.aggregate != "mean")
+    plain |= {"on": suite.to_dicts(validation.on), "aggregate": validation.aggregate if counts else ""}
     return _without_empty(plain, "on", "aggregate")
 
 

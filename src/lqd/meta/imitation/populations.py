@@ -15,11 +15,9 @@ from jaxtyping import Array, Float, Key
 from lqd.evolution import loop
 from lqd.evolution.variation import IsoLine
 from lqd.meta import inner_run
-from lqd.meta.family import Family
 from lqd.meta.imitation.settings import Imitation
 from lqd.meta.tasks import Distribution
 from lqd.rules.protocol import Rule, ready
-from lqd.tasks.bbob import instances
 
 Populations = tuple[Float[Array, "num P"], Float[Array, "num P D"]]
 
@@ -118,12 +116,6 @@ def snapshots(num_generations: int, num: int) -> tuple[int, ...]:
     return tuple(np.unique(np.round(wanted).astype(int) - 1).tolist())
 
 
-def num_groups(family: Family) -> int:
-    """The functions of a family, or as many as BBOB has, where it is not one of functions."""
-    has_functions = isinstance(family, Distribution) or family.multiple > 1
-    return family.multiple if has_functions else len(instances.TRAINING_SET)
-
-
 def populations_of_runs(key, rule: Rule, config: "Imitation", descriptor_dim: int) -> Populations:
     """Everybody who competed, as the rule saw them, in some generations of one run on each of fresh training tasks."""
     key_tasks, key_runs = jax.random.split(key)
@@ -131,7 +123,7 @@ def populations_of_runs(key, rule: Rule, config: "Imitation", descriptor_dim: in
         ((family, _),) = config.tasks
     else:
         family = Distribution(config.functions, descriptor_dim=descriptor_dim)
-    tasks = inner_run.in_unit_box(family.sample(key_tasks, config.num_per_function * num_groups(family)))
+    tasks = inner_run.in_unit_box(family.sample(key_tasks, config.num_tasks(family)))
     rule, operator = ready(rule), IsoLine.with_steps(config.iso_sigma, config.line_sigma)
 
     def everybody(state):

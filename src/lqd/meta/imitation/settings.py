@@ -7,6 +7,8 @@ from lqd import checks
 from lqd.errors import InvalidInput
 from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
 from lqd.evolution.variation import ISO_SIGMA, LINE_SIGMA
+from lqd.meta.family import Family
+from lqd.meta.tasks import Distribution
 from lqd.tasks.bbob import instances
 
 
@@ -55,6 +57,11 @@ class Imitation:
     @property
     def num_rounds(self) -> int:
         return self.num_synthetic_rounds + self.num_own_rounds
+
+    def num_tasks(self, family: Family) -> int:
+        """Of a round: so many of each function, or as many as on BBOB where a family is not one of functions."""
+        has_functions = isinstance(family, Distribution) or family.multiple > 1
+        return self.num_per_function * (family.multiple if has_functions else len(instances.TRAINING_SET))
 
     def turn(self, round_number: int) -> int:
         """Which family a round has: they take turns, as often as their shares say."""
