@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +13,12 @@ import pytest
 import lqd
 from lqd.errors import InvalidInput
 from lqd.meta import config as configs
-from lqd.meta import families, presets, suite
+from lqd.meta import families, presets, suite, train, validation
 from lqd.meta.imitation import fitting, populations
 from lqd.meta.store import Store
 from lqd.meta.suite import Entry
-from lqd.meta.validation import PANEL, Suite, Validator, gain
+from lqd.meta.trainer import Outcome
+from lqd.meta.validation import PANEL, Suite, Validator, Verdict, gain
 
 SIZES = {
     "num_meta_generations": 3, "meta_population_size": 4, "num_tasks": 2, "num_generations": 3, "population_size": 8,
@@ -32,6 +34,7 @@ OPEN = SIZES | {
     "objective": "archive",
     "num_cells": 16,
 }
+NAMED = ("train", "train:arm-small", "train:noisy-arm-small", "long")  # what has a score of its own
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +52,25 @@ def rows(folder):
 def test_the_log_and_the_card_show_each_entry(whole):
     first, *_, last = rows(whole)
     for row in (first, last):
-        scores = [float(row[f"score_{name}"]) for name in ("train", "long")]
-        assert float(row["score"]) == min(scores)
+        scores = {name: float(row[f"score_{name}"]) for name in NAMED}
+        assert scores["train"] == pytest.approx(np.mean([scores[name] for name in NAMED[1:3]]))  # one task of each
+        assert float(row["score"]) == min(scores[name] for name in NAMED[1:])
     card = json.loads((whole / "card.json").read_text())
     best = max(rows(whole), key=lambda row: float(row["score"] or -1))
-    assert card["validation"]["scores"] == {name: float(best[f"score_{name}"]) for name in ("train", "long")}
+    assert card["validation"]["scores"] == {name: float(best[f"score_{name}"]) for name in NAMED}
     assert card["config"]["validation"]["aggregate"] == "worst"
     assert [part["family"]["name"] for part in card["config"]["tasks"]] == ["arm-small", "noisy-arm-small"]
     assert set(card["validation"]["against"]) == {"fitness", "novelty", "qd", "archive"}
+
+
+def test_the_summary_says_which_score_counts_in_80_columns(whole, capsys):
+    card = json.loads((whole / "card.json").read_text())
+    train._say(Store(whole).load().config, Outcome(lqd.rule("dns"), pathlib.Path("runs/whole"), 3, None, card))
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) < 80
+    assert "held-out tasks in archive, over the panel (the worst of the scores below)." in " ".join(said.split())
+    scores = ", ".join(f"{name} {card['validation']['scores'][name]:.1%}" for name in NAMED)
+    assert f"Scores: {scores}." in " ".join(said.split())
 
 
 def test_what_the_panel_reached_is_kept_for_each_entry(whole, monkeypatch):
@@ -162,6 +176,7 @@ def only_three(key, num_tasks):
         ({"tasks": five, "num_tasks": 6}, r"family 'five': sample\(key, 6\) must return 6 tasks, got 5"),
         ({"tasks": five, "validation_tasks": 7}, r"family 'five': sample\(key, 7\) must return 7 tasks, got 5"),
         ({"tasks": "arm-small", "validation_on": {"tasks": five, "num_tasks": 8}}, r"'five': .* 8 tasks, got 5"),
+        ({"tasks": five, "init": "ns"}, r"family 'five': sample\(key, 22\) must return 22 tasks, got 5"),
         ({"tasks": only_a_few, "num_tasks": 4}, r"'only_a_few': sample\(key, 4\) must be .*RuntimeError: so many"),
         ({"tasks": only_three, "shapes": "population_size=9"}, "'only_three': its tasks cannot be evaluated on x of"),
     ],
@@ -234,6 +249,27 @@ def test_entries_survive_json():
     assert configs.to_dict(presets.preset("smoke"))["validation"].keys() == {"every", "num_tasks", "num_generations"}
 
 
+@pytest.mark.parametrize(("tasks", "is_kept"), [("arm-small", False), ("arm-small,clipped", True)])
+def test_the_worst_of_the_families_of_a_run_counts_without_further_entries(tasks, is_kept):
+    several, worst = {"tasks": tasks, "num_tasks": 12, "validation_tasks": 12}, {"validation_aggregate": "worst"}
+    mean, config = (presets.override(presets.preset("smoke"), several | given) for given in ({}, worst))
+    assert configs.to_dict(mean)["validation"].keys() == {"every", "num_tasks", "num_generations"}
+    assert (configs.differences(mean, config, 0) != []) == is_kept
+    again = configs.from_dict(json.loads(json.dumps(configs.to_dict(config))))
+    assert (again == config) == is_kept
+    if is_kept:
+        wins = np.array([1.0] * 6 + [0.5] * 6)
+        found = Suite(_judged(config, wins), config)(np.zeros(1))
+        assert found.scores == {"train": 0.75, "train:arm-small": 1.0, "train:clipped": 0.5}
+        assert (found.score, Suite(_judged(mean, wins), mean)(np.zeros(1)).score) == (0.5, 0.75)
+
+
+def _judged(config, wins):
+    """A validator that has looked."""
+    parts = validation.scores_of_families(config, wins)
+    return lambda flat: Verdict(float(wins.mean()), wins, {}, {}, parts)
+
+
 def test_gain_over_entries_is_the_mean_of_theirs():
     now, before = np.array([1.0, 0.0, 0.5, 0.5, 1.0]), np.array([0.0, 0.0, 0.5, 0.25, 0.0])
     first, second = gain(now[:2], before[:2]), gain(now[2:], before[2:])
@@ -257,8 +293,8 @@ def test_families_take_turns_in_an_imitation():
 def test_an_imitation_on_bbob_has_as_many_tasks_of_a_function_as_ever(functions):
     config = presets.override(presets.preset("smoke"), {"functions": functions, "num_tasks": 2, "validation_tasks": 2})
     ((family, _),) = config.imitation.tasks
-    assert populations.num_groups(family) == len(functions)
-    assert populations.num_groups(families.make("arm-small")) == 22
+    assert config.imitation.num_tasks(family) == config.imitation.num_per_function * len(functions)
+    assert config.imitation.num_tasks(families.make("arm-small")) == config.imitation.num_per_function * 22
 
 
 @pytest.fixture

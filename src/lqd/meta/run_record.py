@@ -18,8 +18,10 @@ COLUMNS = (
 
 
 def columns(config: Config) -> tuple[str, ...]:
-    """Of the log; with further entries to validate on, the score of each."""
-    entries = (suite.TRAINING, *(entry.name for entry in config.validation.on)) if config.validation.on else ()
+    """Of the log; with several families, or further entries to validate on, the score of each."""
+    parts = suite.parts_of_training([family.name for family in config.families])
+    more = (*parts, *(entry.name for entry in config.validation.on))
+    entries = (suite.TRAINING, *more) if more else ()
     return (*COLUMNS, *(f"score_{name}" for name in entries))
 
 

@@ -21,7 +21,7 @@ class Entry:
 
     name: str
     family: Any
-    num_tasks: int | None = None
+    num_tasks: Any = None  # the least multiple that is no less than NUM_TASKS
     num_generations: int = 256
     population_size: int | None = None
     batch_size: int | None = None
@@ -46,6 +46,11 @@ class Entry:
     @property
     def shape(self) -> Shape:
         return Shape(self.population_size, self.batch_size)
+
+
+def parts_of_training(names: Sequence[str]) -> tuple[str, ...]:
+    """What the families of a run are called beside the entries, where there are several; no entry has a colon."""
+    return tuple(f"{TRAINING}:{' '.join(name.split())}" for name in names) if len(names) > 1 else ()
 
 
 def entries(given: Any) -> tuple[Entry, ...]:

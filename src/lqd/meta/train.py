@@ -286,12 +286,12 @@ def _say(config: Config, outcome: Outcome) -> None:
         name, last = config.objective.name, card["last"]
         tell(
             f"Best rule: after {card['best_meta_generation']} meta-generations; it wins {found['score']:.1%} of "
-            f"{found['num_tasks']} held-out tasks in {_named(config)}, over the panel."
+            f"{found['num_tasks']} held-out tasks in {_named(config)}, over the panel"
+            f"{f' (the {config.validation.aggregate} of the scores below)' if 'scores' in found else ''}."
         )
         _table(found, (name,) if name in found["against"] else ("fitness", "novelty"), _named(config))
         if scores := found.get("scores"):
-            aggregate = config.validation.aggregate
-            tell(f"Scores ({aggregate} counts): {', '.join(f'{name} {value:.1%}' for name, value in scores.items())}.")
+            tell(f"Scores: {', '.join(f'{name} {value:.1%}' for name, value in scores.items())}.")
         tell(
             f"Since the start: {last['gain']:+.1%} in the last validation "
             f"(95 % interval {last['gain_low']:+.1%} to {last['gain_high']:+.1%})."

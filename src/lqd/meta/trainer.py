@@ -214,7 +214,8 @@ class _Trainer:
         if self._validator is None:  # not before it is needed: the panel takes a while
             folder = self.store.folder
             training = Validator(self.config, folder / "validation.safetensors")
-            self._validator = Suite(training, self.config, folder) if self.config.validation.on else training
+            is_suite = self.config.validation.on or len(self.config.families) > 1
+            self._validator = Suite(training, self.config, folder) if is_suite else training
         verdict = self._validator(flat)
         if "first_wins" not in self.arrays:
             self.arrays["first_wins"] = verdict.wins

@@ -5,14 +5,15 @@ once per setting and are kept in a file. Comparisons are paired: same task, same
 
 The one number that training is steered by, the `score`, is the mean over the hand-made rules of the share of tasks
 won against each (ties half) in the objective: 0.5 is as good as the panel. With further entries (`meta/suite.py`), each
-of which has a panel and a score of its own, it is the mean of all scores, or the worst of them.
+of which has a panel and a score of its own, it is the mean of all scores, or the worst of them and of the families that
+the run is trained on.
 """
 
 import functools
 import json
 import pathlib
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +79,8 @@ class Comparison(NamedTuple):
 class Verdict(NamedTuple):
     """What one validation found; `wins` is the share of the panel that the rule beats on each task.
 
-    With further entries, `scores` are those of each, and `wins` those on the tasks of one after the other.
+    With several families, `scores` are those of each. With further entries, those of each, too, and `wins` those on the
+    tasks of one after the other.
     """
 
     score: float
@@ -214,29 +216,38 @@ class Validator:
         }
         objective = self.config.objective.name
         wins = np.mean([statistics.wins(table[objective], self.panel[name][objective]) for name in PANEL], axis=0)
-        return Verdict(float(wins.mean()), wins, comparisons, table)
+        scores = {} if self.entry is not None else scores_of_families(self.config, wins)
+        return Verdict(float(wins.mean()), wins, comparisons, table, scores)
+
+
+def scores_of_families(config: Config, wins: np.ndarray) -> dict[str, float]:
+    """The score on the tasks of each family that a run is trained on, if there are several."""
+    names = suite.parts_of_training([family.name for family in config.families])
+    ends = np.cumsum(config.divided("validation_tasks", config.validation.num_tasks))
+    return {name: float(part.mean()) for name, part in zip(names, np.split(wins, ends[:-1]), strict=False)}
 
 
 class Suite:
     """Several validators as one: that of the training's tasks, and one for each further entry."""
 
-    def __init__(self, training: Validator, config: Config, folder: pathlib.Path | None = None):
+    def __init__(self, training: Callable[[Any], Verdict], config: Config, folder: pathlib.Path | None = None):
         self._is_worst = config.validation.aggregate == "worst"
-        self._validators = {suite.TRAINING: training}
+        self._validators: dict[str, Callable[[Any], Verdict]] = {suite.TRAINING: training}
         for entry in config.validation.on:
             cache = None if folder is None else folder / f"validation-{entry.name}.safetensors"
             self._validators[entry.name] = Validator(config, cache, entry)
 
     def __call__(self, flat: Float[np.ndarray, " n"]) -> Verdict:
         verdicts = {name: validator(flat) for name, validator in self._validators.items()}
-        scores = {name: verdict.score for name, verdict in verdicts.items()}
         wins = [verdict.wins for verdict in verdicts.values()]
-        training = verdicts[suite.TRAINING]
-        values = np.array(list(scores.values()))
-        score = float(values.min() if self._is_worst else values.mean())
-        return Verdict(
-            score, np.concatenate(wins), training.comparisons, training.table, scores, tuple(map(len, wins))
-        )  # fmt: skip
+        training = verdicts.pop(suite.TRAINING)
+        further = {name: verdict.score for name, verdict in verdicts.items()}
+        whole = {suite.TRAINING: training.score}
+        each = (training.scores or whole) | further
+        score = min(each.values()) if self._is_worst else float(np.mean(list((whole | further).values())))
+        sizes = tuple(map(len, wins)) if further else ()
+        scores = whole | training.scores | further
+        return Verdict(score, np.concatenate(wins), training.comparisons, training.table, scores, sizes)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
