@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import pathlib
+import re
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,9 @@ from rich.errors import LiveError
 import lqd
 from lqd import checks
 from lqd.errors import InvalidInput
+from lqd.evolution.driver import Rows
 from lqd.io import terminal
+from lqd.search import progress
 
 SMALL = {"population_size": 8, "batch_size": 4, "num_evaluations": 24, "rule": "ga", "variation": "paper"}
 
@@ -176,8 +179,23 @@ def test_a_progress_bar_where_somebody_sees_it(capsys, monkeypatch):
     assert f"best {result.best_fitness:.4g}, 8 kept" in said
     archive = {"archive_cells": 4, "descriptor_bounds": (-9, 9), "qd_offset": -50.0, "minimize": True}
     said = bars(capsys, monkeypatch, **archive)[1]
-    assert "of the cells, QD score" in said
+    assert re.search(r"24/24 best [\d.e-]+, cells [\d.]+%, QD [\d.]+ ", said)
     assert not bars(capsys, monkeypatch, progress=False)[1]
+
+
+MEASURES = {"best_fitness": -123_456.0, "num_filled": 512.0, "archive_coverage": 0.9876, "archive_qd_score": -98_765.0}
+
+
+@pytest.mark.parametrize("has_archive", [False, True])
+def test_the_progress_bar_fits_into_80_columns(capsys, monkeypatch, has_archive):
+    monkeypatch.setenv("COLUMNS", "80")
+    measures = {name: np.array([[value]]) for name, value in MEASURES.items() if has_archive or "archive" not in name}
+    with progress.bar(True, 200_000, 1.0) as shown:
+        shown.show(123_456, [Rows(np.array([1]), np.array([123_456]), np.array([1.0]), measures)])
+    (said,) = capsys.readouterr().out.strip().split("\n")
+    facts = "best -1.235e+05, cells 98.8%, QD -9.876e+04" if has_archive else "best -1.235e+05, 512 kept"
+    assert re.fullmatch(rf"evaluations .+ 123456/200000 {re.escape(facts)} +[\d:-]{{7}}", said.strip()), said
+    assert len(said) <= 80
 
 
 @pytest.mark.parametrize("backend", ["host", "jax"])
