@@ -101,10 +101,8 @@ def _of_arrays(pairs):
     return [np.array(pair) for pair in pairs]
 
 
-# Two rows of NumPy are ends.
-WAYS = [
-    (outer, dim) for outer in (list, tuple, np.array, _of_arrays) for dim in PAIRS if outer in (list, tuple) or dim != 2
-]
+# Two vectors of NumPy are ends.
+WAYS = [(outer, dim) for outer in (list, tuple, np.array) for dim in PAIRS] + [(_of_arrays, 1), (_of_arrays, 3)]
 
 
 @pytest.mark.parametrize(("outer", "dim"), WAYS)
@@ -117,11 +115,17 @@ def test_bounds_in_pairs(outer, dim):
 
 @pytest.mark.parametrize(
     "bounds",
-    [([0, 0], [1, 1]), ([0, -1], [1, 5]), (np.array([-5, 0]), np.array([5, 10])), np.array([[-5, 0], [5, 10]])],
+    [([0, 0], [1, 1]), ([0, -1], [1, 5]), (np.array([-5, 0]), np.array([5, 10])), np.array([[-5, -1], [5, -0.5]])],
 )
 def test_ends_stay_ends(bounds):
     low, high = checks.box("bounds", bounds, 2)
     np.testing.assert_array_equal([low, high], np.float32(np.stack([*bounds])))
+
+
+@pytest.mark.parametrize("outer", [list, tuple, np.array])
+def test_what_can_be_both_is_refused(outer):
+    with pytest.raises(InvalidInput, match=r"can be read as \(low, high\) and as one pair.*array\(\[-5, 5"):
+        checks.box("bounds", outer([[-5, 0], [5, 10]]), 2)
 
 
 def test_bounds_that_can_be_both_are_kept_as_they_were_meant(tmp_path):
