@@ -174,19 +174,22 @@ def _end(name: str, end) -> np.ndarray:
 
 def _as_ends(name: str, bounds, dim: int | None):
     """`(low, high)`, where one pair per dimension was given. Two pairs are read as what they can be; an error where
-    they can be both. Two vectors of NumPy are always ends."""
+    they can be both. Two vectors of NumPy, each by itself, are always ends."""
     if not isinstance(bounds, list | tuple | np.ndarray) or not len(bounds):
         return bounds
+    if isinstance(bounds, np.ndarray) and bounds.shape == (2, 2) and not np.ma.isMaskedArray(bounds):
+        bounds = bounds.tolist()  # which says as little of how to read it
     if not all(isinstance(one, list | tuple | np.ndarray) and np.shape(one) == (2,) for one in bounds):
         return bounds
     if dim not in (None, len(bounds)):
         if len(bounds) == 2:
             return bounds
-        raise InvalidInput(f"{name}: {len(bounds)} pairs for {dim} dimensions; give one pair per dimension.")
+        num = "1 pair" if len(bounds) == 1 else f"{len(bounds)} pairs"
+        raise InvalidInput(f"{name}: {num} for {dim} dimensions; give one pair per dimension.")
     (first, second), ends = bounds[0], [list(end) for end in zip(*bounds, strict=True)]
     if len(bounds) != 2:
         return ends
-    if any(isinstance(one, np.ndarray) for one in (bounds, *bounds)):
+    if any(isinstance(one, np.ndarray) for one in bounds):
         return bounds
     are_pairs = bool(first < second and bounds[1][0] < bounds[1][1])
     are_ends = bool(first < bounds[1][0] and second < bounds[1][1])

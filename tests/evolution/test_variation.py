@@ -178,3 +178,16 @@ def test_more_points_than_slots_come_in_batches_of_their_own():
     np.testing.assert_array_equal(batches[1].traits[0], Spread().first(BATCH))
     np.testing.assert_allclose(batches[1].x[0, 1:], points[: BATCH - 1], atol=0.05)  # filled up around the points
     assert not np.isin(batches[2].x, points).any()
+
+
+@pytest.mark.parametrize("num", [1, 4])
+def test_where_all_are_in_one_place_steps_are_as_wide_as_a_start(num):
+    """Else whoever is alone, as where most of the box is forbidden, hardly gets away."""
+    x = jnp.zeros((NUM, DIM)).at[:num].set(jnp.array([0.25, 2.0, 5.5]))
+    population = population_of(x, num, Spread().first(NUM))
+    width = np.asarray(BOX[1] - BOX[0])
+    near = Start(x[0], jnp.float32(1e-3))
+    for box, start, expected in ((BOX, Start(), width * 12**-0.5), (None, Start(), 1.0), (BOX, near, 1e-3)):
+        away = np.asarray(bred(population, box, start, num=512).x) - np.asarray(x[0])
+        middle = np.median(np.abs(away), axis=0) / expected
+        assert ((middle > 0.05) & (middle < 0.2)).all(), middle  # of steps from 0.03 to 0.5

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import pathlib
+import re
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,9 @@ from rich.errors import LiveError
 import lqd
 from lqd import checks
 from lqd.errors import InvalidInput
+from lqd.evolution.driver import Rows
 from lqd.io import terminal
+from lqd.search import progress
 
 SMALL = {"population_size": 8, "batch_size": 4, "num_evaluations": 24, "rule": "ga", "variation": "paper"}
 
@@ -98,10 +101,8 @@ def _of_arrays(pairs):
     return [np.array(pair) for pair in pairs]
 
 
-# Two rows of NumPy are ends.
-WAYS = [
-    (outer, dim) for outer in (list, tuple, np.array, _of_arrays) for dim in PAIRS if outer in (list, tuple) or dim != 2
-]
+# Two vectors of NumPy are ends.
+WAYS = [(outer, dim) for outer in (list, tuple, np.array) for dim in PAIRS] + [(_of_arrays, 1), (_of_arrays, 3)]
 
 
 @pytest.mark.parametrize(("outer", "dim"), WAYS)
@@ -114,11 +115,17 @@ def test_bounds_in_pairs(outer, dim):
 
 @pytest.mark.parametrize(
     "bounds",
-    [([0, 0], [1, 1]), ([0, -1], [1, 5]), (np.array([-5, 0]), np.array([5, 10])), np.array([[-5, 0], [5, 10]])],
+    [([0, 0], [1, 1]), ([0, -1], [1, 5]), (np.array([-5, 0]), np.array([5, 10])), np.array([[-5, -1], [5, -0.5]])],
 )
 def test_ends_stay_ends(bounds):
     low, high = checks.box("bounds", bounds, 2)
     np.testing.assert_array_equal([low, high], np.float32(np.stack([*bounds])))
+
+
+@pytest.mark.parametrize("outer", [list, tuple, np.array])
+def test_what_can_be_both_is_refused(outer):
+    with pytest.raises(InvalidInput, match=r"can be read as \(low, high\) and as one pair.*array\(\[-5, 5"):
+        checks.box("bounds", outer([[-5, 0], [5, 10]]), 2)
 
 
 def test_bounds_that_can_be_both_are_kept_as_they_were_meant(tmp_path):
@@ -176,8 +183,23 @@ def test_a_progress_bar_where_somebody_sees_it(capsys, monkeypatch):
     assert f"best {result.best_fitness:.4g}, 8 kept" in said
     archive = {"archive_cells": 4, "descriptor_bounds": (-9, 9), "qd_offset": -50.0, "minimize": True}
     said = bars(capsys, monkeypatch, **archive)[1]
-    assert "of the cells, QD score" in said
+    assert re.search(r"24/24 best [\d.e-]+, cells [\d.]+%, QD [\d.]+ ", said)
     assert not bars(capsys, monkeypatch, progress=False)[1]
+
+
+MEASURES = {"best_fitness": -123_456.0, "num_filled": 512.0, "archive_coverage": 0.9876, "archive_qd_score": -98_765.0}
+
+
+@pytest.mark.parametrize("has_archive", [False, True])
+def test_the_progress_bar_fits_into_80_columns(capsys, monkeypatch, has_archive):
+    monkeypatch.setenv("COLUMNS", "80")
+    measures = {name: np.array([[value]]) for name, value in MEASURES.items() if has_archive or "archive" not in name}
+    with progress.bar(True, 200_000, 1.0) as shown:
+        shown.show(123_456, [Rows(np.array([1]), np.array([123_456]), np.array([1.0]), measures)])
+    (said,) = capsys.readouterr().out.strip().split("\n")
+    facts = "best -1.235e+05, cells 98.8%, QD -9.876e+04" if has_archive else "best -1.235e+05, 512 kept"
+    assert re.fullmatch(rf"evaluations .+ 123456/200000 {re.escape(facts)} +[\d:-]{{7}}", said.strip()), said
+    assert len(said) <= 80
 
 
 @pytest.mark.parametrize("backend", ["host", "jax"])

@@ -92,3 +92,17 @@ def test_in_other_units_it_finds_as_much(plain, units, descriptor_units):
     """Powers of ten round, so bits differ; the QD score stays within the interval of the seeds."""
     other = np.mean([qd_score(seed, units, descriptor_units) for seed in SEEDS])
     assert abs(other - plain.mean()) < 3 * plain.std(ddof=1) * np.sqrt(2 / len(SEEDS))
+
+
+@pytest.mark.parametrize("rule", ["lqd-fn", "ga"])
+@pytest.mark.parametrize("seed", range(2))
+def test_where_one_solution_in_fifty_is_allowed_it_spreads_from_the_first(rule, seed):
+    """Not one, or a single one, of the start is allowed."""
+
+    def strip(x):
+        return np.where(x[:, 0] > 0.98, x[:, 1], -np.inf), x[:, :2]
+
+    given = {"dim": 3, "bounds": (0, 1), "descriptor_bounds": (0, 1), "rule": rule, "seed": seed}
+    result = lqd.optimize(strip, num_evaluations=800, **given)
+    assert result.history["num_filled"][0] <= 1
+    assert result.best_fitness > 0.95

@@ -8,6 +8,7 @@ An `Operator` is the simple case, `(key, x1 (n,), x2 (n,)) -> x (n,)` for one ch
 variation of it. Any such function can take the place of iso-line variation.
 """
 
+import functools
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -169,6 +170,17 @@ def units(box: Box | None, start: Start, dim: int) -> tuple[Float[Array, " n"], 
     return origin, jnp.broadcast_to(jnp.asarray(start.init_sigma, jnp.float32), (dim,))
 
 
+def unknown_spread(box: Box | None, start: Start, dim: int) -> Float[Array, " n"]:
+    """Deviation of a start population, in those units: what steps go by while all who are left are in one place."""
+    if box is None:
+        return jnp.ones(dim, jnp.float32)
+    _, width = units(box, start, dim)
+    anywhere = jnp.full(dim, 12**-0.5, jnp.float32)
+    if start.x0 is None or start.x0.ndim != 1:
+        return anywhere
+    return jnp.minimum(anywhere, jnp.asarray(start.init_sigma, jnp.float32) / width)
+
+
 def reflected(z: Float[Array, "... n"]) -> Float[Array, "... n"]:
     """Folded into [0, 1]."""
     return 1.0 - jnp.abs(1.0 - (z - 2.0 * jnp.floor(0.5 * z)))
@@ -214,10 +226,14 @@ class Spread:
         origin, width = units(box, start, population.x.shape[1])
         z = (population.x - origin) / width
         key_bred, key_chosen = jax.random.split(key)
+        spread = deviation(z, population.filled)
+        in_one_place = ~jnp.any(spread > 0)  # as is who is alone
+        spread = jnp.where(in_one_place, unknown_spread(box, start, z.shape[1]), jnp.maximum(spread, self.LEAST))
+        bred = functools.partial(self._bred, key_bred, z, population, spread, box is not None)
         if memory is None:
-            child, traits = self._bred(key_bred, z, population, box is not None, batch_size)
+            child, traits = bred(batch_size)
         else:
-            child, traits = self._bred(key_bred, z, population, box is not None, screening.TIMES * batch_size)
+            child, traits = bred(screening.TIMES * batch_size)
             known = (memory.x - origin) / width
             chosen = screening.choose(
                 key_chosen, memory, known, child, self.descriptor_bounds, self.at_edge, batch_size
@@ -225,7 +241,7 @@ class Spread:
             child, traits = child[chosen], traits[chosen]
         return Children(clip(origin + rounded(child * width), box), traits)
 
-    def _bred(self, key, z, population: Population, is_bounded: bool, num: int):
+    def _bred(self, key, z, population: Population, spread, is_bounded: bool, num: int):
         """So many candidates, in units, with their traits."""
         key_parents, key_steps, key_inherit, key_change, key_normal, key_edge = jax.random.split(key, 6)
         first, second = parents(key_parents, population, num)
@@ -239,7 +255,6 @@ class Spread:
 
         iso, line = jnp.split(jnp.exp(traits), 2, axis=1)
         normal = jax.random.normal(key_normal, (num, z.shape[1] + 1), jnp.float32)
-        spread = jnp.maximum(deviation(z, population.filled), self.LEAST)
         steps = rounded(iso * spread * normal[:, :-1]), rounded(line * normal[:, -1:] * (z[second] - z[first]))
         child = z[first] + steps[0] + steps[1]
         return (at_bounds(key_edge, child) if is_bounded else child), traits

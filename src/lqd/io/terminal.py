@@ -47,16 +47,17 @@ def is_watched() -> bool:
 def progress(*columns: str) -> "Progress":
     """Bars with these columns: "bar", "narrow bar" (beside much text), "count", "left" (the time), or a format.
 
-    Such as "{task.description}".
+    Such as "{task.description}". Where the line is too long, the bar is what gets shorter.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
 
     narrow = functools.partial(BarColumn, bar_width=12)
     kinds: dict[str, Callable[[], Any]] = {
         "bar": BarColumn,
         "narrow bar": narrow,
-        "count": MofNCompleteColumn,
-        "left": TimeRemainingColumn,
+        "count": lambda: MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        "left": lambda: TimeRemainingColumn(table_column=Column(no_wrap=True)),
     }
     made = [kinds[column]() if column in kinds else TextColumn(column, markup=False) for column in columns]
     return Progress(*made, console=_console())

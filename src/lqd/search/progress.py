@@ -33,7 +33,7 @@ def told_to_stop(callback: Callback | None, rows: list[Rows], sign: float) -> bo
 
 
 class Bar:
-    """A progress bar: evaluations, the best fitness, how many are kept, the archive's scores, the time left."""
+    """A progress bar: evaluations, the best fitness, how many are kept or the archive's scores, the time left."""
 
     def __init__(self, bars, total: int, sign: float):
         self._bars, self._sign = bars, sign
@@ -47,12 +47,15 @@ class Bar:
 
 
 def _facts(row: dict[str, float], sign: float) -> str:
+    """Few words: with the rest of the bar they fit into 80 columns."""
     best = sign * row["best_fitness"]
-    said = [f"best {best:.4g}" if np.isfinite(best) else "none feasible", f"{row['num_filled']:.0f} kept"]
+    said = [f"best {best:.4g}" if np.isfinite(best) else "none feasible"]
     if "archive_coverage" in row:
-        said.append(f"{row['archive_coverage']:.1%} of the cells")
+        said.append(f"cells {row['archive_coverage']:.1%}")
+    else:
+        said.append(f"{row['num_filled']:.0f} kept")
     if "archive_qd_score" in row:
-        said.append(f"QD score {row['archive_qd_score']:.4g}")
+        said.append(f"QD {row['archive_qd_score']:.4g}")
     return ", ".join(said)
 
 
