@@ -37,3 +37,22 @@ def test_tutorials_of_pyribs_with_an_archive_of_ours(tmp_path):
         assert len(archive) == ribs_tutorials.CAPACITY
         assert seen.stats.coverage > 0.02
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_programs_of_many_sizes_evolve():
+    import evolve_programs
+
+    pool = evolve_programs.evolve(num_evaluations=400, capacity=24)
+    sizes = [member.descriptor[0] for member in pool]
+    assert max(sizes) - min(sizes) >= 20
+    assert pool.best.fitness > evolve_programs.evaluate("x")[0]
+
+
+def test_a_part_of_a_program_is_replaced_where_it_stands():
+    from evolve_programs import parts, with_part
+
+    program = ["+", ["sin", "x"], "x"]
+    assert parts(program) == [program, ["sin", "x"], "x", "x"]
+    assert with_part(program, 3, 1.0) == ["+", ["sin", "x"], 1.0]
+    assert with_part(program, 2, 1.0) == ["+", ["sin", 1.0], "x"]
+    assert with_part(program, 0, 1.0) == 1.0

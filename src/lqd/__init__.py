@@ -3,8 +3,9 @@
     import lqd
     result = lqd.optimize(evaluate, dim=8, bounds=(0, 1), rule="dns", num_evaluations=100_000)
 
-`optimize` and `AskTell` for people with a function, `rule`, `load` and `card` for competition rules, `train` and
-`imitate` to discover new ones, `task_family` and `families` for what to train on, `tasks` for benchmarks.
+`optimize` and `AskTell` for people with a function, `Pool` for those who evolve programs, prompts or designs, `rule`,
+`load` and `card` for competition rules, `train` and `imitate` to discover new ones, `task_family` and `families` for
+what to train on, `tasks` for benchmarks.
 """
 
 from lqd import tasks
@@ -16,6 +17,7 @@ from lqd.rules.catalogue import rule
 from lqd.rules.trained import card, load, save_rule
 from lqd.search.ask_tell import AskTell
 from lqd.search.optimize import optimize, traceable
+from lqd.search.pool import Member, Pool
 from lqd.search.progress import Progress
 from lqd.search.result import Elites, Result
 
@@ -25,6 +27,8 @@ __all__ = [
     # search
     "optimize",
     "AskTell",
+    "Pool",
+    "Member",
     "Progress",
     "Result",
     "Elites",

@@ -10,8 +10,7 @@ from ribs.schedulers import Scheduler
 
 import lqd
 from lqd.errors import InvalidInput
-from lqd.evolution import loop
-from lqd.integrations import ribs as integration
+from lqd.evolution import contest, loop
 from lqd.integrations.ribs import LQDArchive
 from lqd.types import Evaluation, Population
 
@@ -223,8 +222,8 @@ def test_bad_input_is_refused():
 def test_it_compiles_once():
     archive = LQDArchive(solution_dim=4, measure_dim=2, capacity=19, rule="dns")
     archive.add(*batch(10))
-    before = integration._compete._cache_size()
+    before = contest._compete._cache_size()
     for num in (1, 7, 32, 20):
         archive.add(*batch(num))
-    assert integration._compete._cache_size() == before
+    assert contest._compete._cache_size() == before
     jax.clear_caches()

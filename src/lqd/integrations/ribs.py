@@ -16,20 +16,15 @@ batch, rounded up to a power of two.
 """
 
 import copy
-import functools
 from collections.abc import Collection, Iterator
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from lqd import checks
 from lqd.errors import InvalidInput, shown
-from lqd.evolution import loop
-from lqd.rules import catalogue, neighbours, scaled
-from lqd.rules.protocol import Rule, ready
-from lqd.types import Population
+from lqd.evolution.contest import Contest
+from lqd.rules.protocol import Rule
 
 try:
     from ribs.archives import ArchiveBase, ArchiveStats, ArrayStore
@@ -40,7 +35,6 @@ except ImportError as error:
 
 __all__ = ["LQDArchive", "LQDEmitter"]
 
-SMALLEST_BATCH = 32
 OWN_FIELDS = ("solution", "objective", "measures", "index")
 
 
@@ -87,12 +81,8 @@ class LQDArchive(ArchiveBase):
             raise InvalidInput(f"extra_fields must not be named {', '.join(taken)}: the archive has its own.")
         self._lower, self._upper = self._bounds(ranges)
         box = None if ranges is None else (self._lower.astype(np.float32), self._upper.astype(np.float32))
-        self._rule = catalogue.resolve(
-            rule, population_size=self._capacity, batch_size=SMALLEST_BATCH, descriptor_bounds=box,
-            descriptor_dim=measure_dim,
-        )  # fmt: skip
         checks.one_of("outside", outside, ("edge", "free"))
-        self._seen = self._rule if box is None else scaled.in_units(self._rule, box, outside)
+        self._contest = Contest(rule, self._capacity, measure_dim, box, outside, 0 if seed is None else seed)
         self._store: Any = ArrayStore(
             field_desc={"solution": (solution_dim, dtype), "objective": ((), dtype), "measures": (measure_dim, dtype)}
             | extra_fields,
@@ -100,9 +90,6 @@ class LQDArchive(ArchiveBase):
         )
         self._offset = checks.finite("qd_score_offset", qd_score_offset)
         self._rng = np.random.default_rng(seed)
-        self._key = jax.random.key(0 if seed is None else seed)
-        self._sizes = {SMALLEST_BATCH}  # of batches that the rule was looked at with
-        self._num_adds = 0
         self._best: dict[str, Any] | None = None
 
     def _bounds(self, ranges) -> tuple[np.ndarray, np.ndarray]:
@@ -119,7 +106,7 @@ class LQDArchive(ArchiveBase):
 
     @property
     def rule(self) -> Rule:
-        return self._rule
+        return self._contest.rule
 
     @property
     def capacity(self) -> int:
@@ -197,7 +184,7 @@ class LQDArchive(ArchiveBase):
             return {"status": np.empty(0, np.int32), "value": empty, "score": empty, "novelty": empty}
         kept = self._store.data(list(data))
         union = {name: np.concatenate([kept[name], data[name]]) for name in data}
-        scores, novelty, stay = self._compete(union["objective"], union["measures"])
+        scores, novelty, stay = self._contest.hold(union["objective"], union["measures"], num)
         self._store.clear()
         self._store.add(np.arange(len(stay)), {name: values[stay] for name, values in union.items()})
         best = int(np.argmax(data["objective"]))
@@ -240,24 +227,6 @@ class LQDArchive(ArchiveBase):
                 raise InvalidInput(f"{name} must be within single precision (3.4e38), which rules compute in.")
             data[name] = array
         return data
-
-    def _compete(self, objective: np.ndarray, measures: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Score and novelty of everybody, and who stays; padded with empty slots to a size that is compiled once."""
-        num = len(objective)
-        batch = max(SMALLEST_BATCH, 1 << max(num - len(self._store) - 1, 0).bit_length())
-        if batch not in self._sizes:
-            catalogue.resolve(
-                self._rule, population_size=self._capacity, batch_size=batch, descriptor_dim=int(self.measure_dim)
-            )
-            self._sizes.add(batch)
-        size = self._capacity + batch
-        fitness, descriptor = np.full(size, -np.inf, np.float32), np.zeros((size, self.measure_dim), np.float32)
-        fitness[:num], descriptor[:num] = objective, measures
-        key = jax.random.fold_in(self._key, self._num_adds)
-        self._num_adds += 1
-        scores, novelty, stay = _compete(self._seen, key, jnp.asarray(fitness), jnp.asarray(descriptor), self._capacity)
-        stay = np.asarray(stay)
-        return np.asarray(scores, np.float64)[:num], np.asarray(novelty, np.float64)[:num], stay[stay >= 0]
 
     def _values(self, scores: np.ndarray, stayed: np.ndarray) -> np.ndarray:
         """How far above the lowest that stayed; finite, as rankers calculate with it."""
@@ -303,13 +272,3 @@ class LQDArchive(ArchiveBase):
         if not replace and n > len(self):
             raise ValueError(f"n must be at most {len(self)}, the number of elites, without replacement; got {n}.")
         return self._store.retrieve(self._rng.choice(len(self), size=int(n), replace=replace))[1]
-
-
-@functools.partial(jax.jit, static_argnames="num")
-def _compete(rule: Rule, key, fitness, descriptor, num: int):
-    """Score and novelty of everybody, and the rows of those who stay, best first; -1 for a slot that stays empty."""
-    scores = ready(rule)(key, fitness, descriptor)
-    scores = jnp.where((fitness > -jnp.inf) & ~jnp.isnan(scores), scores, -jnp.inf)
-    everybody = Population(descriptor, fitness, descriptor)
-    survivors, row = loop.survive(scores, everybody, jnp.arange(len(scores)), num)
-    return scores, neighbours.novelty(fitness, descriptor)[0], jnp.where(survivors.filled, row, -1)
