@@ -135,9 +135,10 @@ def test_any_advice_gives_children_inside_the_box(value):
     assert (abs(x) <= 100).all()
 
 
-def test_a_population_of_one_has_children():
-    people = population(num_empty=NUM - 1)
-    assert np.isfinite(children(people, 50).x).all()
+def test_who_is_alone_takes_steps_as_wide_as_a_start():
+    people = with_traits(population(num_empty=NUM - 1), iso=np.log(0.1))
+    moved = steps_of(people)
+    np.testing.assert_allclose(moved.std(axis=0), 0.1 * 200 / 12**0.5, rtol=0.05)  # of a uniform start in this box
 
 
 def test_a_leader_advises_and_everybody_grows_older():

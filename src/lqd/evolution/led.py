@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from lqd.evolution.sums import deviation, product, rounded, total
-from lqd.evolution.variation import Children, at_bounds, clip, parents, units
+from lqd.evolution.sums import product, rounded, total
+from lqd.evolution.variation import Children, at_bounds, clip, known_spread, parents, units
 from lqd.rules import protocol
 from lqd.rules.learned.recipe3 import NUM_ADVICE, NUM_CARRIED, STEPS, neutral
 from lqd.rules.protocol import Rule, Scores
@@ -66,7 +66,7 @@ class Led:
         weight = jnp.where(filled, rounded(jnp.exp(jnp.clip(shape_logit[:, 0], -MOST, MOST))), 0.0)
         weight = rounded(weight / jnp.maximum(total(weight), LEAST))
         mean = total(rounded(weight[:, None] * z))
-        spread = jnp.maximum(deviation(z, filled), LEAST)
+        spread = known_spread(z, population, box, start, LEAST)
 
         def drawn(number: int, num: int):
             return jax.random.normal(keys[number], (batch_size, num), jnp.float32)

@@ -170,8 +170,14 @@ def units(box: Box | None, start: Start, dim: int) -> tuple[Float[Array, " n"], 
     return origin, jnp.broadcast_to(jnp.asarray(start.init_sigma, jnp.float32), (dim,))
 
 
-def unknown_spread(box: Box | None, start: Start, dim: int) -> Float[Array, " n"]:
-    """Deviation of a start population, in those units: what steps go by while all who are left are in one place."""
+def known_spread(z: Float[Array, "N n"], population: Population, box: Box | None, start: Start, least: float):
+    """Deviation in each dimension (n,), in those units and at least `least`; that of a start population while all who
+    are left are in one place, as is who is alone."""
+    spread = deviation(z, population.filled)
+    return jnp.where(jnp.any(spread > 0), jnp.maximum(spread, least), _start_spread(box, start, z.shape[1]))
+
+
+def _start_spread(box: Box | None, start: Start, dim: int) -> Float[Array, " n"]:
     if box is None:
         return jnp.ones(dim, jnp.float32)
     _, width = units(box, start, dim)
@@ -226,9 +232,7 @@ class Spread:
         origin, width = units(box, start, population.x.shape[1])
         z = (population.x - origin) / width
         key_bred, key_chosen = jax.random.split(key)
-        spread = deviation(z, population.filled)
-        in_one_place = ~jnp.any(spread > 0)  # as is who is alone
-        spread = jnp.where(in_one_place, unknown_spread(box, start, z.shape[1]), jnp.maximum(spread, self.LEAST))
+        spread = known_spread(z, population, box, start, self.LEAST)
         bred = functools.partial(self._bred, key_bred, z, population, spread, box is not None)
         if memory is None:
             child, traits = bred(batch_size)
