@@ -81,7 +81,7 @@ def test_what_is_no_manifest(tmp_path):
     for text, message in (
         ("[]", "found a list"),
         ("{", "not JSON that can be read"),
-        ("{}", "not a manifest of lqd run or lqd bench"),
+        ("{}", "neither a manifest of lqd run or lqd bench nor the card"),
     ):
         (tmp_path / "manifest.json").write_text(text)
         with pytest.raises(lqd.Unreadable, match=message):
@@ -95,6 +95,6 @@ def test_a_run_on_instances_as_they_were_drawn_before_is_not_run_on_others(tmp_p
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     del manifest["instances"]  # as it was
     (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest | {"commit": "abc"}))
-    with pytest.raises(lqd.InvalidInput, match=r"instance 0 of 'bbob/sphere' as lqd drew it before.*commit abc"):
+    with pytest.raises(lqd.InvalidInput, match=r"instance 0 of 'bbob/sphere' in version 1 of the.*commit abc"):
         rerun.rerun(tmp_path / "run", tmp_path / "other", quiet=True)
     assert not (tmp_path / "other").exists()

@@ -1,7 +1,7 @@
-"""`lqd rerun MANIFEST`: the same once more, from nothing but what a manifest says, and compared number by number.
+"""`lqd rerun MANIFEST` repeats a run from its manifest alone, and compares the two number by number.
 
-A manifest is what `lqd run` and `lqd bench` leave as manifest.json, and `lqd train` and `lqd imitate` as card.json. On
-the same machine with the same versions every number is the same; what else was different is said.
+`lqd run` and `lqd bench` write a manifest as manifest.json, `lqd train` and `lqd imitate` as card.json. On the same
+machine with the same versions every number agrees; any other difference in circumstances is reported.
 """
 
 import dataclasses
@@ -23,17 +23,18 @@ from lqd.tasks.bbob import instances
 
 @dataclasses.dataclass(frozen=True)
 class Rerun:
-    """Run again from a manifest, and compare: with equal versions on an equal machine every number is the same.
+    """Repeat a run from its manifest, and compare every number. With the same versions on the same machine, all of them
+    agree.
 
-    Ends with status 1 if something differs.
+    The exit status is 1 if something differs.
     """
 
     manifest: Annotated[pathlib.Path, tyro.conf.Positional]
-    """manifest.json of a run or a bench, card.json of a training run, or the folder that it is in."""
+    """manifest.json of a run or a bench, card.json of a training run, or the folder that contains it."""
     out: pathlib.Path | None = None
-    """Folder for the second run; default FOLDER-again."""
+    """Folder for the new run; default FOLDER-again."""
     quiet: bool = False
-    """No progress bar."""
+    """Show no progress bar."""
 
     def main(self) -> None:
         comparison = rerun(self.manifest, self.out, self.quiet)
@@ -80,7 +81,7 @@ def rerun(given: pathlib.Path, out: pathlib.Path | None = None, quiet: bool = Fa
             num_done = records.value_of(int, content["num_meta_generations"], "num_meta_generations")
             pairs = _train(configs.shortened(configs.from_dict(content["config"]), num_done), path.parent, out, quiet)
         else:
-            raise Unreadable(f"{path}: not a manifest of lqd run or lqd bench, nor the card of a training run.")
+            raise Unreadable(f"{path}: neither a manifest of lqd run or lqd bench nor the card of a training run.")
     num, differences = 0, []
     for name, before, after in pairs:
         num += sum(np.size(values) for values in before.values())
@@ -92,7 +93,7 @@ def _find(given: pathlib.Path) -> pathlib.Path:
     places = [given] if given.is_file() else [given / name for name in ("manifest.json", "card.json")]
     found = next((place for place in places if place.is_file()), None)
     if found is None:
-        raise InvalidInput(f"manifest {given}: there is no such file, nor a folder with manifest.json or card.json.")
+        raise InvalidInput(f"manifest {given}: there is no such file, and no folder with manifest.json or card.json.")
     return found
 
 
@@ -108,9 +109,9 @@ def _run_of(content: dict[str, Any], folder: pathlib.Path, out: pathlib.Path, qu
     version = content.get("instances", 1)  # before there were others, manifests did not say
     if run.is_function(config.task) and version != instances.VERSION:
         raise InvalidInput(
-            f"{folder} is a run on instance {config.instance} of {config.task!r} as lqd drew it before (version "
-            f"{version} of the instances; this lqd has version {instances.VERSION}, another landscape under the same "
-            f"number). Run it again with the lqd that made it: commit {content.get('commit')}."
+            f"{folder}: a run on instance {config.instance} of {config.task!r} in version {version} of the "
+            f"instances. In version {instances.VERSION}, which this lqd has, the same number is another landscape. "
+            f"Repeat the run with the lqd that made it: commit {content.get('commit')}."
         )
     return dataclasses.replace(config, out=out, num_evaluations=reached, time_limit_s=None, quiet=quiet)
 
