@@ -76,7 +76,7 @@ def test_a_training_run_is_the_same_again(tmp_path):
 
 
 def test_what_is_no_manifest(tmp_path):
-    with pytest.raises(lqd.InvalidInput, match="there is no such file, nor a folder"):
+    with pytest.raises(lqd.InvalidInput, match="there is no such file, and no folder"):
         rerun.rerun(tmp_path / "nothing")
     for text, message in (
         ("[]", "found a list"),

@@ -17,6 +17,7 @@ from lqd.bench.settings import ARM, Setting
 from lqd.errors import unknown
 from lqd.io import manifest
 from lqd.io.files import write_bytes
+from lqd.io.terminal import number
 from lqd.rules.catalogue import FITTED, HANDMADE
 from lqd.tasks.bbob import instances
 
@@ -116,7 +117,7 @@ def cell(row: dict[str, Any], name: str) -> str:
     low, high = row[f"{name}_interval"]
     if name.startswith("fitter"):
         return f"{100 * value:.0f} % ({100 * low:.0f} to {100 * high:.0f})"
-    return f"{value:.3g} ({low:.3g} to {high:.3g})"
+    return f"{number(value)} ({number(low)} to {number(high)})"
 
 
 def markdown(content: dict[str, Any]) -> str:

@@ -13,9 +13,9 @@ def pieces_bar(quiet: bool):
     if quiet:
         yield lambda label, done, total: None
         return
-    with terminal.progress("bar", "count", "{task.description}", "left") as progress:
-        bar = progress.add_task("", total=None)
-        yield lambda label, done, total: progress.update(bar, description=label, completed=done, total=total)
+    with terminal.progress() as progress:
+        bar = progress.add_task("", total=None, facts=terminal.COMPILING)
+        yield lambda label, done, total: progress.update(bar, facts=(label,), completed=done, total=total)
 
 
 def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
@@ -36,6 +36,8 @@ def generations_bar(label: str, num_generations: int, quiet: bool):
     if quiet:
         yield lambda generation: None
         return
-    with terminal.progress("{task.description}", "bar", "count", "generations", "left") as progress:
-        bar = progress.add_task(label, total=num_generations)
-        yield lambda generation: progress.update(bar, completed=generation)
+    with terminal.progress() as progress:
+        bar = progress.add_task(label, total=num_generations, unit="generations", facts=terminal.COMPILING)
+        yield lambda generation: progress.update(
+            bar, completed=generation, facts=() if generation else terminal.COMPILING
+        )

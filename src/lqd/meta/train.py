@@ -199,19 +199,20 @@ def _display(config: Config, saved: Saved | None, quiet: bool) -> Iterator[Calla
     if quiet:
         yield None
         return
-    with terminal.progress("{task.description}", "narrow bar", "count", "{task.fields[facts]}", "left") as bars:
+    with terminal.progress() as bars:
         totals = {"imitation": config.num_rounds, "evolution": config.num_meta_generations}
         done = {"imitation": saved.num_rounds, "evolution": saved.num_meta_generations} if saved else {}
         names = {"imitation": f"imitating {config.init}", "evolution": f"evolving for {_named(config)}"}
         rows = {
-            phase: bars.add_task(f"{names[phase]:.20}", total=total, completed=done.get(phase, 0), facts="compiling")
+            phase: bars.add_task(names[phase], total=total, completed=done.get(phase, 0), facts=terminal.COMPILING)
             for phase, total in totals.items()
             if total
         }
 
         def show(progress: TrainingProgress) -> None:
-            score = "" if progress.score is None else f", wins {progress.score:.1%}"
-            facts = f"{progress.seconds:.2f} s each{score}"
+            facts = [f"{progress.seconds:.2f} s each"]
+            if progress.score is not None:
+                facts.append(f"wins {progress.score:.1%}")
             bars.update(rows[progress.phase], completed=progress.done, facts=facts)
 
         yield show
@@ -317,4 +318,4 @@ def _table(found: dict[str, Any], measures: tuple[str, ...], own: str = OWN) -> 
         for rule, row in found["against"][measure].items():
             won, effect, ratio = (row[key] for key in ("win_rate", "effect_size", "ratio"))
             against = f"  {name:8.28} against {rule:7} won {won:6.1%}   effect {effect:+.2f}"
-            print(against if ratio is None else f"{against}   ratio {ratio:.3g}")
+            print(against if ratio is None else f"{against}   ratio {terminal.number(ratio)}")

@@ -37,7 +37,7 @@ class Bar:
 
     def __init__(self, bars, total: int, sign: float):
         self._bars, self._sign = bars, sign
-        self._row = bars.add_task("evaluations", total=total, facts="")
+        self._row = bars.add_task("evaluations", total=total, facts=terminal.COMPILING)
 
     def show(self, num_evaluations: int, rows: list[Rows]) -> None:
         if rows:
@@ -46,14 +46,17 @@ class Bar:
         self._bars.update(self._row, completed=num_evaluations)
 
 
-def _facts(row: dict[str, float], sign: float) -> str:
+def _facts(row: dict[str, float], sign: float) -> list[str]:
     best = sign * row["best_fitness"]
-    said = [f"best {best:.4g}" if np.isfinite(best) else "none feasible", f"{row['num_filled']:.0f} kept"]
+    said = [
+        f"best {terminal.number(best, 4)}" if np.isfinite(best) else "none feasible",
+        f"{row['num_filled']:,.0f} kept",
+    ]
     if "archive_coverage" in row:
         said.append(f"{row['archive_coverage']:.1%} of the cells")
     if "archive_qd_score" in row:
-        said.append(f"QD score {row['archive_qd_score']:.4g}")
-    return ", ".join(said)
+        said.append(f"QD score {terminal.number(row['archive_qd_score'], 4)}")
+    return said
 
 
 @contextlib.contextmanager
@@ -64,7 +67,7 @@ def bar(wanted: bool | None, total: int, sign: float) -> Iterator[Bar | None]:
         return
     from rich.errors import LiveError
 
-    bars = terminal.progress("{task.description}", "bar", "count", "{task.fields[facts]}", "left")
+    bars = terminal.progress()
     try:
         bars.start()
     except LiveError:  # another display is there already: the user's own, or that of another search
