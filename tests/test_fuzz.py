@@ -236,8 +236,8 @@ def an_array(rng: random.Random, shape):
     return values[..., None] if rng.random() < 0.01 else values
 
 
-@pytest.mark.filterwarnings("ignore:fitness has .* different values, of which single precision tells")
-@pytest.mark.filterwarnings("ignore:descriptor .* is spread over")
+@pytest.mark.filterwarnings("ignore:fitness has .* different values, of which single precision distinguishes")
+@pytest.mark.filterwarnings("ignore:descriptor .* now spreads over")
 def test_searches(num):
     num_ran, num = 0, num // 2  # these compile
     for seed in range(num):

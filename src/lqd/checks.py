@@ -72,7 +72,7 @@ def _number(value) -> float | None:
 
 def _single(name: str, number: float, value) -> float:
     if abs(number) > LARGEST:
-        raise InvalidInput(f"{name} must be at most 3.4e38, as far as single precision goes, got {shown(value)}.")
+        raise InvalidInput(f"{name} must be at most 3.4e38, the limit of single precision, got {shown(value)}.")
     return number
 
 
@@ -156,10 +156,10 @@ def box(name: str, bounds, dim: int | None) -> tuple[np.ndarray, np.ndarray]:
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise InvalidInput(f"{name} must be finite, got {shown(bounds)}; for an unbounded search give None.")
     if not (low < high).all():
-        hint = " They are compared, like everything, in float32." if (low == high).any() else ""
+        hint = " Like everything else, they are compared in float32." if (low == high).any() else ""
         raise InvalidInput(f"{name} must have each lower end below the upper one, got {shown(bounds)}.{hint}")
     if not np.isfinite(float32(high.astype(np.float64) - low)).all():
-        raise InvalidInput(f"{name} must not be wider than float32 can say (3.4e38), got {shown(bounds)}.")
+        raise InvalidInput(f"{name} must not be wider than float32 can represent (3.4e38), got {shown(bounds)}.")
     return low, high
 
 
@@ -192,7 +192,7 @@ def _as_ends(name: str, bounds, dim: int | None):
     are_ends = bool(first < bounds[1][0] and second < bounds[1][1])
     if are_pairs and are_ends and list(bounds[0]) != ends[0]:
         raise InvalidInput(
-            f"{name}={shown(bounds)} can be read as (low, high) and as one pair per dimension: give vectors of NumPy, "
+            f"{name}={shown(bounds)} can be read as (low, high) or as one pair per dimension: give NumPy vectors, "
             f"(np.array({list(bounds[0])}), np.array({list(bounds[1])})) or (np.array({ends[0]}), np.array({ends[1]}))."
         )
     return ends if are_pairs and not are_ends else bounds
@@ -238,9 +238,9 @@ def lost_differences(exact: np.ndarray, rounded: np.ndarray) -> str | None:
     near = float(np.median(np.abs(exact[finite])))
     steps = f"near {near:.3g} it has steps of {np.spacing(np.float32(near)):.2g}"
     return (
-        f"fitness has {before} different values, of which single precision tells {after} apart "
-        f"({steps if near >= tiny else f'below {tiny:.2g} everything counts as 0'}). Rules see the others "
-        f"as equals: subtract a constant, or scale."
+        f"fitness has {before} different values, of which single precision distinguishes only {after} "
+        f"({steps if near >= tiny else f'below {tiny:.2g} everything becomes 0'}). Rules treat the others "
+        f"as equal: subtract a constant, or rescale."
     )
 
 
@@ -255,8 +255,8 @@ def grown_descriptors(before: np.ndarray, now: np.ndarray) -> str | None:
         return None
     which = int(growth.argmax())
     return (
-        f"descriptor {which} is spread over {now[which]:.3g} now, at the start over {before[which]:.3g}: solutions "
-        f"that are only far away take the place of others. Give descriptor_bounds=(low, high), the range that matters."
+        f"descriptor {which} now spreads over {now[which]:.3g}, at the start over {before[which]:.3g}: solutions "
+        f"that are merely far away displace the others. Give descriptor_bounds=(low, high), the range that matters."
     )
 
 
@@ -275,7 +275,7 @@ def numbers_array(name: str, value, what: str) -> np.ndarray:
 def unmasked(name: str, value, what: str = "") -> None:
     """An error where a mask hides something: as plain arrays they would show what is under it."""
     if any(map(np.ma.is_masked, (value, *(value if isinstance(value, tuple | list) else ())))):
-        raise InvalidInput(f"{what}{name} has masked entries; say what stands there: array.filled(...).")
+        raise InvalidInput(f"{what}{name} has masked entries; fill them in first: array.filled(...).")
 
 
 def evaluation(returned, num: int, descriptor_dim: int | None, what: str = "evaluate"):
@@ -329,7 +329,7 @@ def alike(expected, received) -> None:
     shapes(received[0].shape, received[1].shape, len(received[0]), descriptor_dim, "evaluate")
     if sorted(received[2]) != sorted(expected[2]):
         raise InvalidInput(
-            f"evaluate must return the same extras always: {sorted(expected[2])}, then {sorted(received[2])}."
+            f"evaluate must always return the same extras; got {sorted(expected[2])}, then {sorted(received[2])}."
         )
     for name, value in received[2].items():
         before, now = ((array.shape[1:], array.dtype.kind) for array in (expected[2][name], value))
@@ -372,15 +372,15 @@ def infinite_fitness(num: int, x: np.ndarray, minimize: bool, rows: np.ndarray |
     """The error for a solution that claims to be infinitely good."""
     best, worst = ("-inf", "+inf") if minimize else ("+inf", "-inf")
     return InvalidInput(
-        f"fitness is {best}, or beyond float32, for {num} solutions{_rows(rows)}; the first: x = {_show(x)}. Nothing "
-        f"can be infinitely good: cap the value, or return {worst} where a solution is infeasible."
+        f"fitness is {best}, or beyond float32, for {num} solutions{_rows(rows)}; the first: x = {_show(x)}. No "
+        f"solution can be infinitely good: cap the value, or return {worst} where a solution is infeasible."
     )
 
 
 def nan_fitness(num: int, x: np.ndarray, rows: np.ndarray | None = None) -> InvalidInput:
     """The error of on_nan='raise'."""
     return InvalidInput(
-        f"fitness is NaN, or a descriptor not finite, for {num} solutions{_rows(rows)}; the first: x = {_show(x)}. "
+        f"fitness is NaN, or a descriptor is not finite, for {num} solutions{_rows(rows)}; the first: x = {_show(x)}. "
         f"on_nan='eliminate' drops such solutions and counts them."
     )
 

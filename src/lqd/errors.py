@@ -54,5 +54,5 @@ def unknown(kind: str, name: object, choices: Iterable[str], aliases: Mapping[st
     matches = difflib.get_close_matches(shown(name).strip("'").casefold(), lower, n=3, cutoff=0.4)
     near = list(dict.fromkeys(lower[match] for match in matches))
     hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
-    listed = f" There are: {', '.join(choices)}." if not near or len(choices) <= 12 else ""
+    listed = f" Choose from: {', '.join(choices)}." if not near or len(choices) <= 12 else ""
     return InvalidInput(f"unknown {kind} {shown(name)}.{hint}{listed}")

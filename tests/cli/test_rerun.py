@@ -50,8 +50,8 @@ def test_differences_are_named(run, tmp_path, capsys):
     assert "1 arrays differ" in said
     assert "result_1.safetensors: population.x: 64 numbers, by 0.5 at most" in said
     assert manifest["float_bits"] == 32
-    assert "not as before: devices: TPU v9 then, cpu now" in said
-    assert "not as before: float_bits: 64 then, 32 now" in said
+    assert "changed since: devices: TPU v9 then, cpu now" in said
+    assert "changed since: float_bits: 64 then, 32 now" in said
 
 
 def test_a_bench_is_compared_part_by_part(tmp_path, monkeypatch):
@@ -80,7 +80,7 @@ def test_what_is_no_manifest(tmp_path):
         rerun.rerun(tmp_path / "nothing")
     for text, message in (
         ("[]", "found a list"),
-        ("{", "not JSON that can be read"),
+        ("{", "not readable as JSON"),
         ("{}", "neither a manifest of lqd run or lqd bench nor the card"),
     ):
         (tmp_path / "manifest.json").write_text(text)

@@ -187,4 +187,4 @@ def sentence(comparison: Comparison) -> str:
     lines += [f"  {d.where}: {d.num} numbers, by {d.largest:.3g} at most" for d in comparison.differences[:20]]
     if len(comparison.differences) > 20:
         lines.append(f"  and {len(comparison.differences) - 20} more")
-    return "\n".join([*lines, *(f"  not as before: {text}" for text in comparison.circumstances)])
+    return "\n".join([*lines, *(f"  changed since: {text}" for text in comparison.circumstances)])

@@ -73,7 +73,7 @@ class Run:
     def _check_folder(self, out: pathlib.Path) -> None:
         """What is in the folder is left alone, or if it is ours removed when that is asked for."""
         if (out / "manifest.json").exists() and not _is_manifest(out / "manifest.json"):
-            raise InvalidInput(f"--out {out}: its manifest.json is not of a run of lqd run; give another folder.")
+            raise InvalidInput(f"--out {out}: its manifest.json was not written by lqd run; give another folder.")
         for path in _results_in(out):
             if int(path.stem[len("result_") :]) in range(self.seed, self.seed + self.num_seeds) and not _is_result(
                 path
@@ -197,7 +197,7 @@ def _run(run: Run, out: pathlib.Path, task: Task, settings: Settings, num_genera
             print(f"{made:,} of {asked:,} evaluations: {num_generations:,} whole generations of {settings.batch_size}.")
         print(f"{timing['evaluations_per_s']:,} evaluations/s ({timing['compile_s']:.1f} s compiling). Wrote {out}/")
     if outcome.stopped_by == "interrupt":
-        raise Interrupted(f"interrupted; what was found is in {out}", outcome.results)
+        raise Interrupted(f"interrupted; the results so far are in {out}", outcome.results)
 
 
 def _write(out: pathlib.Path, results: dict[int, Result]) -> None:

@@ -135,7 +135,7 @@ class Train(Learning):
         if given.pop("distributed"):
             _join(cluster)
         elif any(value is not None for value in cluster.values()):
-            raise InvalidInput("--coordinator-address, --num-processes and --process-id are for --distributed.")
+            raise InvalidInput("--coordinator-address, --num-processes and --process-id need --distributed.")
         from lqd.meta import train
 
         with by_their_flags(self):
@@ -149,18 +149,18 @@ def _join(cluster: dict[str, Any]) -> None:
 
     address, num = cluster["coordinator_address"], cluster["num_processes"]
     if address is not None and not address.rpartition(":")[2].isdigit():
-        raise InvalidInput(f"--coordinator-address must be host:port, of the first process, got {address!r}.")
+        raise InvalidInput(f"--coordinator-address must be HOST:PORT of the first process, got {address!r}.")
     if cluster["process_id"] is not None and num is not None and not 0 <= cluster["process_id"] < num:
         raise InvalidInput(
-            f"--process-id must be 0 to {num - 1}, of --num-processes {num}, got {cluster['process_id']}."
+            f"--process-id must be from 0 to {num - 1}, as --num-processes is {num}, got {cluster['process_id']}."
         )
     try:
         jax.distributed.initialize(**cluster)
     except (ValueError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0]
         raise InvalidInput(
-            f"--distributed: this process cannot join the others ({reason}). Slurm, Open MPI, Kubernetes and "
-            f"cloud TPUs say who is who; elsewhere give --coordinator-address HOST:PORT, --num-processes N and "
-            f"--process-id I, from 0 to N - 1, to each process. On one machine leave --distributed out: it uses all "
+            f"--distributed: this process cannot join the others ({reason}). Under Slurm, Open MPI, Kubernetes and on "
+            f"cloud TPUs they find each other; elsewhere give --coordinator-address HOST:PORT, --num-processes N and "
+            f"--process-id I, from 0 to N - 1, to each process. On one machine leave out --distributed: it uses all "
             f"devices."
         ) from error

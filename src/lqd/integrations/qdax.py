@@ -175,8 +175,8 @@ class LQDRepertoire(MapElitesRepertoire):
         genotypes = self.genotypes
         if isinstance(genotypes, jax.Array) and genotypes.ndim == 1 and jnp.issubdtype(genotypes.dtype, jnp.integer):
             raise InvalidInput(
-                "genotypes are one whole number each, as OMGMEGAEmitter makes them to select rows. It keeps gradients "
-                "by cell, and LQDRepertoire has no cells: take another emitter, or QDax's MapElitesRepertoire."
+                "genotypes are single whole numbers, with which OMGMEGAEmitter selects rows. It keeps gradients "
+                "per cell, and LQDRepertoire has no cells: use another emitter, or QDax's MapElitesRepertoire."
             )
         individuals = MapElitesRepertoire(
             genotypes=genotypes,
@@ -274,7 +274,7 @@ def _chosen(extra_scores, names: tuple[str, ...]) -> dict[str, Any]:
     for name in names:
         if name not in extra_scores:
             there = ", ".join(map(repr, extra_scores)) or "none"
-            raise InvalidInput(f"keys_extra_scores names {name!r}, but the extra scores that came are: {there}.")
+            raise InvalidInput(f"keys_extra_scores names {name!r}, but the extra scores received are: {there}.")
     return {name: extra_scores[name] for name in names}
 
 

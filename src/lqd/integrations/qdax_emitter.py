@@ -85,7 +85,7 @@ class LQDEmitter(Emitter):
         if fitness.size != len(x):
             raise InvalidInput(
                 f"repertoire must have one fitness for each genotype, got shape {fitness.shape} for {len(x)}: "
-                "LQDEmitter knows one objective."
+                "LQDEmitter supports one objective."
             )
         box = self._box(x.shape[1])
         key_parents, key_children = jax.random.split(key)

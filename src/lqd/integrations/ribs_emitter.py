@@ -157,7 +157,7 @@ def _shape(archive: Any) -> tuple[int, ...]:
     ]
     if missing:
         raise InvalidInput(
-            f"archive must be one of pyribs's, e.g. GridArchive, or LQDArchive; got {shown(archive)}, "
+            f"archive must be an archive of pyribs, e.g. GridArchive, or LQDArchive; got {shown(archive)}, "
             f"which has no {', '.join(missing)}."
         )
     dtype = np.dtype(archive.dtypes["solution"])
@@ -184,11 +184,11 @@ def _box(bounds, lower, upper, shape: tuple[int, ...]) -> Ends | None:
         return None
     dim = math.prod(shape)
     if bounds is not None and (lower is not None or upper is not None):
-        raise InvalidInput("bounds and lower_bounds, upper_bounds say the same: give either.")
+        raise InvalidInput("bounds says the same as lower_bounds and upper_bounds: give one or the other.")
     if bounds is None:
         if lower is None or upper is None:
             missing = "lower_bounds" if lower is None else "upper_bounds"
-            raise InvalidInput(f"{missing} must be given with the other one: a dimension has both ends, or none has.")
+            raise InvalidInput(f"{missing} must be given, too: a dimension is bounded on both sides or not at all.")
         ends = []
         for name, end in (("lower_bounds", lower), ("upper_bounds", upper)):
             array = checks.numbers_array(name, end, name)
@@ -209,7 +209,7 @@ def _pairs(bounds, dim: int) -> np.ndarray:
         pairs = np.array(bounds, np.float64)  # None becomes NaN
     except (TypeError, ValueError) as error:
         raise InvalidInput(
-            f"{what}, got {shown(bounds)}; a dimension has both ends, or none has: without any give None."
+            f"{what}, got {shown(bounds)}; a dimension is bounded on both sides or not at all; for no bounds give None."
         ) from error
     if pairs.shape == (2,):
         pairs = np.tile(pairs, (dim, 1))

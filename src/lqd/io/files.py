@@ -84,7 +84,7 @@ def read_arrays(path: PathLike, kind: str) -> tuple[dict[str, np.ndarray], dict[
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
-        raise Unreadable(f"{path}: not a whole safetensors file ({error}).") from error
+        raise Unreadable(f"{path}: not a complete safetensors file ({error}).") from error
     if metadata.get("kind") != f"lqd-{kind}":
         raise Unreadable(f"{path}: expected a file of kind 'lqd-{kind}', found {metadata.get('kind')!r}.")
     if metadata.get("version") != VERSION:
@@ -100,9 +100,9 @@ def parsed(text: str, path: PathLike) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"{path}: not JSON that can be read ({error}).") from error
+        raise Unreadable(f"{path}: not readable as JSON ({error}).") from error
     if not isinstance(content, dict):
-        raise Unreadable(f"{path}: names and values expected, found a {type(content).__name__}.")
+        raise Unreadable(f"{path}: expected names and values, found a {type(content).__name__}.")
     return content
 
 
@@ -116,7 +116,7 @@ def understood(path: PathLike):
             raise
         raise InvalidInput(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-        raise Unreadable(f"{path}: its content is not that of its kind ({error!r:.200}).") from error
+        raise Unreadable(f"{path}: its content does not fit its kind ({error!r:.200}).") from error
 
 
 def flatten(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:

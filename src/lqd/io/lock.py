@@ -79,6 +79,6 @@ def _lock(descriptor: int, folder: pathlib.Path, name: str, shared: bool) -> Non
         if error.errno in TAKEN:
             raise InvalidInput(f"{name} {folder} is in use by another process; give another folder.") from None
         raise InvalidInput(
-            f"{name} {folder} cannot be locked ({error.strerror}): its file system has no locks; give a folder on "
-            f"another."
+            f"{name} {folder} cannot be locked ({error.strerror}): its file system does not support "
+            f"locks; give a folder on another one."
         ) from error

@@ -41,7 +41,7 @@ def check_begun(config: Config, num_devices: int) -> None:
             fits = [str(devices) for devices in range(1, num + 1) if num % devices == 0]
             would = " or ".join(filter(None, (", ".join(fits[:-1]), fits[-1])))
             raise InvalidInput(
-                f"this run goes in chunks of {chunk}, which are part of its results: {size} members are {num} "
-                f"chunk{'s' * (num > 1)}, and {num_devices} devices cannot share them. Go on with {would} of them "
-                f"(CUDA_VISIBLE_DEVICES says which)."
+                f"this run works in chunks of {chunk} members, on which its results depend: {size} members are {num} "
+                f"chunk{'s' * (num > 1)}, and {num_devices} devices cannot share them. Continue with {would} of them "
+                f"(CUDA_VISIBLE_DEVICES selects which)."
             ) from None

@@ -123,7 +123,7 @@ class Config:
         checks.seed(self.seed)
         if self.seed == VALIDATION_SEED and self.init in TEACHERS:
             raise InvalidInput(
-                f"seed {self.seed} is that of the validation tasks: an imitation (of {self.init!r}) would draw its "
+                f"seed {self.seed} is the seed of the validation tasks: an imitation (of {self.init!r}) would draw its "
                 f"populations from their keys. Give another seed."
             )
         if len(self.tasks) == 1 and isinstance(only := self.tasks[0].family, Distribution):

@@ -121,7 +121,7 @@ def _restore(path: pathlib.Path, columns: tuple[str, ...], resume_at: tuple[str,
     the checksum of all that is in it."""
     header, *rows = _rows(path) if path.exists() and path.stat().st_size else [list(columns)]
     if not set(header) & set(columns):
-        raise Unreadable(f"{path}: not this log: its header is {header}, expected {list(columns)}. Move it away.")
+        raise Unreadable(f"{path}: not this run's log: its header is {header}, expected {list(columns)}. Move it away.")
     if resume_at is not None and rows:
         rows = _until(path, header, rows, *resume_at)
     place = {name: header.index(name) for name in columns if name in header}
@@ -140,7 +140,7 @@ def _restore(path: pathlib.Path, columns: tuple[str, ...], resume_at: tuple[str,
 def _until(path: pathlib.Path, header: list[str], rows: Rows, counter: str, last: int) -> Rows:
     """The rows whose counter is at most `last`; a row without one belongs to the row before it."""
     if counter not in header:
-        raise Unreadable(f"{path}: it has no column {counter!r} to resume at, but {header}. Move it away.")
+        raise Unreadable(f"{path}: it has no column {counter!r} to resume at; its columns are {header}. Move it away.")
     place, count, kept = header.index(counter), -np.inf, []
     for number, row in enumerate(rows, 2):
         try:
@@ -161,7 +161,7 @@ def _rows(path: pathlib.Path) -> Rows:
     for number, row in enumerate(rows, 1):
         if len(row) != len(rows[0]):
             raise Unreadable(
-                f"{path}: line {number} has {len(row)} cells, the header {len(rows[0])}. Mend or remove it."
+                f"{path}: line {number} has {len(row)} cells, the header {len(rows[0])}. Fix or remove it."
             )
     return _without_sums(path, rows) if rows[0] and rows[0][-1] == CHECK else rows
 
@@ -172,8 +172,8 @@ def _without_sums(path: pathlib.Path, rows: Rows) -> Rows:
         line, sum_of_all = _summed(row[:-1], sum_of_all)
         if line != _line(row):
             raise Unreadable(
-                f"{path}: line {number} is not as it was written, or one before it is missing: its checksum does not "
-                f"match. Put a copy back, or move it away: then a new log begins."
+                f"{path}: line {number} was altered, or a line before it is missing: its checksum does not "
+                f"match. Restore a copy, or move the file away to begin a new log."
             )
     return [row[:-1] for row in rows]
 

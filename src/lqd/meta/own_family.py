@@ -232,8 +232,8 @@ class Own:
         has_range = hasattr(tasks, "descriptor_range") or getattr(tasks, "descriptor_bounds", None) is not None
         if not has_range:
             raise InvalidInput(
-                f"family {self.name!r}: its tasks say no descriptor_range (low (K, D), high (K, D)), and no "
-                f"descriptor_bounds (low (D,), high (D,)): which descriptors count?"
+                f"family {self.name!r}: its tasks have neither descriptor_range (low (K, D), high (K, D)) nor "
+                f"descriptor_bounds (low (D,), high (D,)): say which range counts."
             )
         return OwnTasks(tasks, num_tasks)
 

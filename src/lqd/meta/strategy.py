@@ -113,7 +113,7 @@ class _Built:
         expected = {name: value.shape for name, value in self.start.items() if name not in LEFT_OUT}
         received = {name: jnp.shape(value) for name, value in state.items()}
         if received != expected:
-            raise InvalidInput(f"the state is not one of this strategy: expected shapes {expected}, got {received}.")
+            raise InvalidInput(f"the state belongs to another strategy: expected shapes {expected}, got {received}.")
         return jax.tree.unflatten(self.structure, [state.get(name, value) for name, value in self.start.items()])
 
 

@@ -93,7 +93,7 @@ def _train(out, preset, resume, stages, settings, *, evolve, time_limit_s, save_
             config = _continued(out, saved, wanted if preset is not None else None, settings, stages)
             chunks.check_begun(config, num_devices)
         elif wanted is None:
-            raise InvalidInput(f"the saved states in {out} are gone since this began.")
+            raise InvalidInput(f"the saved states in {out} have disappeared since this began.")
         elif saved is not None:
             raise _occupied(out, saved, wanted)
         else:
@@ -172,8 +172,8 @@ def _occupied(out, saved: Saved, wanted: Config) -> InvalidInput:
         return InvalidInput(f"--out {out} holds another run; it differs in {'; '.join(found)}. Give another folder.")
     done, total = saved.num_meta_generations, saved.config.num_meta_generations
     return InvalidInput(
-        f"--out {out} holds this run, {done} of {total} meta-generations done: give --resume to go on, or another "
-        f"folder to begin anew."
+        f"--out {out} holds this run, {done} of {total} meta-generations done: give --resume to continue, or another "
+        f"folder to start over."
     )
 
 
@@ -189,7 +189,7 @@ def _agree(counter: int) -> None:
     counters = multihost_utils.process_allgather(np.asarray(counter))
     if len(set(counters.tolist())) > 1:
         raise InvalidInput(
-            f"the processes found different states ({counters.tolist()} steps): --out must be a folder that all see."
+            f"the processes found different states ({counters.tolist()} steps): --out must be a folder that all share."
         )
 
 
@@ -246,7 +246,7 @@ def draw_learning(
         middle, low, high = (float(value) for value in course.at(until))
         gain, least, most = course.gain
         lines.append(
-            f"{name}: {course.score[-1]:.3f} after {course.step[-1]:,.0f} meta-generations; its last half brought "
+            f"{name}: {course.score[-1]:.3f} after {course.step[-1]:,.0f} meta-generations; its last half added "
             f"{gain:+.3f} ({least:+.3f} to {most:+.3f}); a power law leads to {middle:.3f} ({low:.3f} to {high:.3f}) "
             f"after {until:,}"
         )
@@ -272,13 +272,13 @@ def _say(config: Config, outcome: Outcome) -> None:
     """The result in a few lines."""
     card = outcome.card
     if outcome.stopped_by:
-        tell(f"Stopped by {outcome.stopped_by}; --resume goes on from here.")
+        tell(f"Stopped by {outcome.stopped_by}; --resume continues from here.")
     imitated = card["warm_start"] if config.init in TEACHERS else None
     if imitated and "spearman_runs" in imitated:
         tell(
             f"Imitation of {config.init}: rank correlation {imitated['spearman_runs']:.3f} on populations of held-out "
-            f"runs, {imitated['spearman_synthetic']:.3f} on synthetic ones; {imitated['kept_runs']:.1%} of its "
-            f"survivors survive."
+            f"runs, {imitated['spearman_synthetic']:.3f} on synthetic ones. It keeps {imitated['kept_runs']:.1%} of "
+            f"what {config.init} keeps."
         )
     found = card["validation"]
     if found and config.num_meta_generations == 0:
@@ -286,13 +286,13 @@ def _say(config: Config, outcome: Outcome) -> None:
     elif found:
         name, last = config.objective.name, card["last"]
         tell(
-            f"Best rule: after {card['best_meta_generation']} meta-generations; it wins {found['score']:.1%} of "
-            f"{found['num_tasks']} held-out tasks in {_named(config)}, over the panel."
+            f"Best rule: after {card['best_meta_generation']} meta-generations. Against the panel of "
+            f"rules it wins {found['score']:.1%} of {found['num_tasks']} held-out tasks in {_named(config)}."
         )
         _table(found, (name,) if name in found["against"] else ("fitness", "novelty"), _named(config))
         if scores := found.get("scores"):
-            aggregate = config.validation.aggregate
-            tell(f"Scores ({aggregate} counts): {', '.join(f'{name} {value:.1%}' for name, value in scores.items())}.")
+            shown = ", ".join(f"{name} {value:.1%}" for name, value in scores.items())
+            tell(f"Scores (their {config.validation.aggregate} counts): {shown}.")
         tell(
             f"Since the start: {last['gain']:+.1%} in the last validation "
             f"(95 % interval {last['gain_low']:+.1%} to {last['gain_high']:+.1%})."

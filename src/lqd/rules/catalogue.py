@@ -183,7 +183,7 @@ def _found(given: Any, population_size: int | None, descriptor_bounds: Any) -> R
         raise InvalidInput(f"rule must be a name, a file of weights or a callable, got {shown(given)}.")
     ours: tuple[type[Rule], ...] = (*handmade.CLASSES, Learned, protocol.FunctionRule, protocol.OwnRule)
     if isinstance(given, Learned) and not trained.is_finite(given.params):
-        raise InvalidInput("rule has weights that are not finite (NaN or infinity): its scores would say nothing.")
+        raise InvalidInput("rule has weights that are not finite (NaN or infinity): its scores would be meaningless.")
     if isinstance(given, ours):
         return given
     leaves = jax.tree.leaves(given)

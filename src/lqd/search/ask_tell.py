@@ -122,7 +122,7 @@ class AskTell:
     @property
     def _told(self) -> State:
         if self._state is None:
-            raise InvalidInput("nothing was told yet.")
+            raise InvalidInput("nothing has been told yet.")
         return self._state
 
     @property
@@ -179,7 +179,7 @@ class AskTell:
             return self._finite(self._points[first : self._num_start_asked].copy()), None
         if self._state is None:
             raise InvalidInput(
-                "ask: all start points are handed out and nothing was told yet; tell some results first."
+                "ask: all initial solutions are handed out, and nothing has been told yet; tell some results first."
             )
         bred = loop.jit_children(
             self._told, np.int32(self._num_asks), self._variation, self._box, s.batch_size, self._start
@@ -365,7 +365,7 @@ class AskTell:
         if rule is None:
             rule = saved.rule()
             if rule is None:
-                raise InvalidInput(f"{path}: the run used a rule of its own ({settings['rule']['class']}): give rule=.")
+                raise InvalidInput(f"{path}: the run used a custom rule ({settings['rule']['class']}): give rule=.")
         if settings["reproduction"] is not None and reproduction is None:
             raise InvalidInput(f"{path}: the run used the operator {settings['reproduction']!r}: give reproduction=.")
         if variation is None and settings["variation"] not in VARIATIONS:

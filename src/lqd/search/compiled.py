@@ -193,7 +193,7 @@ def _as_task(evaluate, settings: Settings) -> tuple[Task, int]:
             reason = str(error).strip().split("\n")[0]
             raise InvalidInput(
                 f"evaluate cannot be traced by JAX ({type(error).__name__}: {reason}). "
-                f"backend='host' calls it as it is."
+                f"Use backend='host' to call it as it is."
             ) from error
         descriptor_dim = checks.traced_evaluation(returned, num, descriptor_dim or None)
     sign = jnp.float32(settings.sign)

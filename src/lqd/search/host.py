@@ -231,8 +231,8 @@ class _InExecutor:
         enough = max(self._settings.batch_size, HOPELESS) if self._num_good else HOPELESS
         if self._num_failed_in_a_row >= enough:
             raise EvaluationFailed(
-                f"the workers of the executor died at each of {self._num_failed_in_a_row} solutions in a row, "
-                f"{NUM_TRIES} times at each ({outcome.failure}). In a script, what starts processes must stand under "
+                f"the executor's workers died on each of {self._num_failed_in_a_row} solutions in a row, "
+                f"{NUM_TRIES} times on each ({outcome.failure}). In a script, code that starts processes must be under "
                 f"`if __name__ == '__main__':`.",
                 _partial(search),
             )

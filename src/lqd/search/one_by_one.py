@@ -22,7 +22,7 @@ class OneByOne:
         names = [sorted(row[2]) for row in rows]
         different = next((one for one in names if one != names[0]), None)
         if different is not None:
-            raise InvalidInput(f"evaluate must return the same extras always: {names[0]}, then {different}.")
+            raise InvalidInput(f"evaluate must always return the same extras; got {names[0]}, then {different}.")
         fitness, descriptor = np.stack([row[0] for row in rows]), np.stack([row[1] for row in rows])
         return fitness, descriptor, {name: np.stack([row[2][name] for row in rows]) for name in names[0]}
 

@@ -142,7 +142,7 @@ def optimize(
         raise InvalidInput("dim, the length of a solution, is missing: optimize(evaluate, dim=..., ...).")
     folder = None if checkpoint is None else CheckpointFolder(checkpoint, resume)
     if folder is None and checks.flag("resume", resume):
-        raise InvalidInput("resume=True goes on with a run that was kept: give its folder, checkpoint=.")
+        raise InvalidInput("resume=True continues a saved run: give its folder as checkpoint=.")
     kept = {} if folder is None else folder.sizes()
     population_size, batch_size = defaults.completed(
         kept.get("population_size") if population_size is None else population_size,
@@ -166,7 +166,7 @@ def optimize(
     if progress is not None:
         checks.flag("progress", progress)
     if checks.flag("steady_state", steady_state) and executor is None:
-        raise InvalidInput("steady_state=True is for solutions that are evaluated in parallel: give executor= too.")
+        raise InvalidInput("steady_state=True is for solutions evaluated in parallel: give executor= as well.")
     is_compiled = executor is None and (backend == "jax" or (backend == "auto" and _is_traceable(evaluate)))
     if not checks.flag("batch", batch):
         if isinstance(evaluate, Task):
@@ -175,7 +175,7 @@ def optimize(
     if executor is not None:
         if backend == "jax" or isinstance(evaluate, Task):
             what = f"the task {evaluate.name!r}" if isinstance(evaluate, Task) else "backend='jax'"
-            raise InvalidInput(f"executor is for functions on the host, {what} is compiled; leave one of them out.")
+            raise InvalidInput(f"executor is for functions on the host, but {what} is compiled; leave one of them out.")
         options |= {"executor": executor, "steady_state": steady_state}
     run = compiled.optimize if is_compiled else host.optimize
     total = settings.population_size + num_generations * settings.batch_size

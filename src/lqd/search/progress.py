@@ -85,7 +85,7 @@ def failed(error: Exception, result: Result | None) -> EvaluationFailed:
     reason = str(error).strip().split("\n")[0]
     return EvaluationFailed(
         f"evaluate raised {type(error).__name__} after {num} evaluations: {reason}. "
-        f"What was found before is in this exception's `result`.",
+        f"The results so far are in this exception's `result`.",
         result,
     )
 
@@ -93,4 +93,4 @@ def failed(error: Exception, result: Result | None) -> EvaluationFailed:
 def interrupted(result: Result | None) -> Interrupted:
     """Ctrl-C."""
     num = 0 if result is None else result.num_evaluations
-    return Interrupted(f"interrupted after {num} evaluations; what was found is in this exception's `result`.", result)
+    return Interrupted(f"interrupted after {num} evaluations; the results are in this exception's `result`.", result)

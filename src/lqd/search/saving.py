@@ -121,7 +121,7 @@ class Saved:
             return
         raise InvalidInput(
             f"{self.path} was made with variation={before!r}, whose solutions have none of the traits that {now!r} "
-            f"goes on from: give variation={before!r}, or iso_sigma= and line_sigma=, or begin anew."
+            f"continues from: give variation={before!r}, or iso_sigma= and line_sigma=, or start over."
         )
 
     def check_sizes(self) -> None:
@@ -140,7 +140,7 @@ class Saved:
         before, now = self.description.get("random", generator()), generator()
         if before != now:
             raise InvalidInput(
-                f"{self.path} was made with other random numbers of JAX ({before!r}, now {now!r}): set "
+                f"{self.path} was made with another random number generator of JAX ({before!r}, now {now!r}): set "
                 f"jax_default_prng_impl and jax_threefry_partitionable as they were."
             )
 
@@ -280,7 +280,7 @@ class CheckpointFolder:
             return None
         if not self.resume:
             raise InvalidInput(
-                f"checkpoint {self.folder} holds a run already: give resume=True to go on with it, or another folder."
+                f"checkpoint {self.folder} already holds a run: give resume=True to continue it, or another folder."
             )
         saved = Saved(self.path)
         with understood(self.path):

@@ -188,12 +188,12 @@ class Settings:
         needed = self.population_size + max(num_given, 1) * self.batch_size
         if budget < needed and num_given:
             raise InvalidInput(
-                f"num_evaluations={budget} does not pay for the {len(self.x0)} points of x0, evaluated in whole "
+                f"num_evaluations={budget} does not cover the {len(self.x0)} points of x0, evaluated in whole "
                 f"batches of {self.batch_size}; give at least {needed}, or fewer points."
             )
         if budget < needed:
             raise InvalidInput(
-                f"num_evaluations={budget} is less than the start population and one batch "
+                f"num_evaluations={budget} is less than the initial population and one batch "
                 f"({self.population_size} + {self.batch_size}); give more, or a smaller population_size."
             )
         num = (budget - self.population_size) // self.batch_size

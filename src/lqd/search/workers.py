@@ -228,8 +228,8 @@ class Workers:
     def _replace(self, error: BrokenExecutor) -> None:
         if self._make is None:
             raise InvalidInput(
-                f"executor: a worker died and {type(self._executor).__name__} cannot go on ({error}). Give a function "
-                f"that makes the executor, executor=lambda: ..., and a broken one is replaced."
+                f"executor: a worker died and {type(self._executor).__name__} cannot continue ({error}). Give a "
+                f"function that makes the executor, executor=lambda: ..., so that a broken one can be replaced."
             ) from error
         _shut_down(self._executor)
         self._executor, self._own = self._make(), True

@@ -101,7 +101,7 @@ def _compiles(recipe: int) -> bool:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         warnings.warn(
             f"The fused kernel of the learned rule does not compile on this GPU ({reason}). Plain XLA is used instead, "
-            f"which computes the same about ten times slower. {SETTING}=off asks for that without a warning.",
+            f"which gives the same results about ten times more slowly. {SETTING}=off asks for that without a warning.",
             stacklevel=2,
         )
         return False
