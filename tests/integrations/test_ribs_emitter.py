@@ -205,7 +205,7 @@ BAD = {
     "words": ({"bounds": "wide"}, "bounds must be 6 pairs .* got 'wide'"),
     "ragged": ({"bounds": [(0, 1)] * 5 + [None]}, "both sides or not at all"),
     "one end": ({"lower_bounds": np.zeros(6)}, "upper_bounds must be given, too"),
-    "twice": ({"lower_bounds": np.zeros(6), "bounds": BOUNDS}, "give either"),
+    "twice": ({"lower_bounds": np.zeros(6), "bounds": BOUNDS}, "give one or the other"),
     "end": ({"lower_bounds": np.zeros(5), "upper_bounds": np.ones(6)}, r"lower_bounds must have shape \(6,\).*\(5,\)"),
     "x0": ({"x0": np.zeros(5)}, r"x0 must have shape \(6,\), like a solution; got \(5,\)"),
     "x0 nan": ({"x0": np.full(6, np.nan)}, "x0 must be finite"),

@@ -160,7 +160,7 @@ def test_the_old_form_is_given_both_in_order():
         (lambda fitness, archve: 0.0, "unknown parameter of the objective 'archve'. Did you mean 'archive'"),
         (
             lambda fitness, descriptor, size: 0.0,
-            "unknown parameter of the objective 'size'.*Choose from: fitness, desc",
+            "unknown parameter of the objective 'size'.*Choose from: fitness, ",
         ),
     ],
 )

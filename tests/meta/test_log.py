@@ -173,7 +173,7 @@ def test_an_earlier_log_without_checksums_gets_them(tmp_path):
 
 FOREIGN = {
     "other columns": (b"a,b\n1,2\n", "not this run's log: its header is .*'a', 'b'.*Move it away"),
-    "no line": (b'{"step": 1}', "not this log"),
+    "no line": (b'{"step": 1}', "not this run's log"),
     "binary": (b"\xff\xfe\n", "cannot be read as a log"),
     "ragged": (b"step,note\n1,2\n3\n", "line 3 has 1 cells, the header 2"),
     "no counter": (b"note\nx\n", "no column 'step' to resume at"),
