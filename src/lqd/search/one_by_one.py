@@ -12,7 +12,7 @@ from lqd.errors import InvalidInput, shown
 
 
 class OneByOne:
-    """Calls the function for every row, and puts what it returns together. Executors can send it."""
+    """Calls the function for every row, and stacks the answers. Executors can send it to workers."""
 
     def __init__(self, function: Callable[[np.ndarray], Any]):
         self.function = function
@@ -28,7 +28,7 @@ class OneByOne:
 
 
 def traced(function: Callable) -> Callable:
-    """The same for a function that is traced; what is wrong with its answers is said where shapes are looked at."""
+    """The same for a function that is traced; its answers are checked where their shapes are."""
 
     @functools.wraps(function)
     def one(x):

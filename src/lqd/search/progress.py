@@ -1,4 +1,4 @@
-"""What a run shows on its way, and how it ends early."""
+"""What a run shows while it runs, and how it ends early."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -61,7 +61,7 @@ def _facts(row: dict[str, float], sign: float) -> list[str]:
 
 @contextlib.contextmanager
 def bar(wanted: bool | None, total: int, sign: float) -> Iterator[Bar | None]:
-    """A bar where it is wanted, or by default where somebody sees it."""
+    """A bar if it is wanted; by default, wherever somebody can see it."""
     if not (terminal.is_watched() if wanted is None else wanted):
         yield None
         return
@@ -80,7 +80,7 @@ def bar(wanted: bool | None, total: int, sign: float) -> Iterator[Bar | None]:
 
 
 def failed(error: Exception, result: Result | None) -> EvaluationFailed:
-    """`evaluate` raised."""
+    """The error for an `evaluate` that raised."""
     num = 0 if result is None else result.num_evaluations
     reason = str(error).strip().split("\n")[0]
     return EvaluationFailed(
@@ -91,6 +91,6 @@ def failed(error: Exception, result: Result | None) -> EvaluationFailed:
 
 
 def interrupted(result: Result | None) -> Interrupted:
-    """Ctrl-C."""
+    """The error for Ctrl-C."""
     num = 0 if result is None else result.num_evaluations
     return Interrupted(f"interrupted after {num} evaluations; the results are in this exception's `result`.", result)
