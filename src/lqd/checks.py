@@ -1,4 +1,4 @@
-"""Checks at the door: everything a user gives is looked at here, before anything compiles."""
+"""Checks at the door: everything a user gives is checked here, before anything compiles."""
 
 import importlib
 import numbers
@@ -16,7 +16,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 def size(name: str, value) -> int:
-    """How many of something are kept in memory."""
+    """A number of things to keep in memory."""
     if whole(name, value, 1) > LARGEST_SIZE:
         raise InvalidInput(f"{name} must be at most {LARGEST_SIZE:,}, got {shown(value)}.")
     return int(value)
@@ -46,14 +46,14 @@ def installed(module: str, extra: str, what: str) -> Any:
 
 
 def flag(name: str, value) -> bool:
-    """True or False, and nothing that merely counts as such: the text 'no' counts as true."""
+    """True or False, and nothing merely truthy: the text 'no' counts as true."""
     if not isinstance(value, bool | np.bool_):
         raise InvalidInput(f"{name} must be True or False, got {shown(value)}.")
     return bool(value)
 
 
 def finite(name: str, value) -> float:
-    """Any finite number, as far as single precision goes."""
+    """Any number that is finite in single precision."""
     if (number := _number(value)) is None:
         raise InvalidInput(f"{name} must be finite, got {shown(value)}.")
     return _single(name, number, value)
@@ -77,7 +77,7 @@ def _single(name: str, number: float, value) -> float:
 
 
 def float32(array: np.ndarray) -> np.ndarray:
-    """In float32; what is beyond its range becomes infinite, which the caller then sees."""
+    """As float32; what is beyond its range becomes infinite, for the caller to check."""
     with np.errstate(over="ignore"):
         return array.astype(np.float32)
 
@@ -110,7 +110,7 @@ def steps(name: str, value, dim: int, *, positive: bool = False) -> float | np.n
 
 
 def budget(value) -> int:
-    """A number of evaluations; 1e6 is one as well."""
+    """A number of evaluations; floats like 1e6 will do."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return whole("num_evaluations", value, 1)
@@ -199,7 +199,7 @@ def _as_ends(name: str, bounds, dim: int | None):
 
 
 def function_of_arrays(name: str, function, contract: str, expected: tuple[int, ...], *arguments) -> None:
-    """A user's own rule or operator, looked at by tracing alone: `expected` is the shape that it must return."""
+    """Checks a user's rule or operator by tracing alone; `expected` is the shape that it must return."""
     try:
         returned = jax.eval_shape(function, *arguments)
     except Exception as error:
@@ -211,7 +211,7 @@ def function_of_arrays(name: str, function, contract: str, expected: tuple[int, 
 
 
 def traits(name: str, first) -> None:
-    """The traits that a user's own variation begins with, looked at by tracing alone."""
+    """The traits that a user's variation begins with, checked by tracing alone."""
     contract = "first(num) -> traits (num, T) in float32, or None"
     try:
         returned = jax.eval_shape(lambda: first(3))
@@ -229,7 +229,7 @@ def traits(name: str, first) -> None:
 
 
 def lost_differences(exact: np.ndarray, rounded: np.ndarray) -> str | None:
-    """A warning where float32 has made at least half of the different fitness values equal to others."""
+    """Warns if float32 makes at least half of the distinct fitness values equal to others."""
     finite, tiny = np.isfinite(rounded), np.finfo(np.float32).tiny
     seen = np.where(np.abs(rounded) < tiny, 0, rounded)[finite]  # so XLA compares them
     before, after = len(np.unique(exact[finite])), len(np.unique(seen))
@@ -248,7 +248,7 @@ GROWTH = 1000.0  # of descriptors since the start, beyond which it is worth a wa
 
 
 def grown_descriptors(before: np.ndarray, now: np.ndarray) -> str | None:
-    """A warning where the spread of descriptors, by dimension, is not what it was at the start by far."""
+    """Warns if the spread of a descriptor is far larger than at the start."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         growth = np.where((before > 0) & np.isfinite(now), now / before, 0.0)
     if not len(growth) or not growth.max() > GROWTH:
@@ -359,7 +359,7 @@ def traced_evaluation(returned, num: int, descriptor_dim: int | None) -> int:
 
 
 def lost_genotypes(is_own: bool) -> InvalidInput:
-    """The error for solutions that are not finite, from an operator of the user's own or from ours."""
+    """The error for solutions that are not finite, from the user's operator or from ours."""
     if is_own:
         return InvalidInput("reproduction must return finite numbers; it returned NaN or infinity.")
     return InvalidInput(

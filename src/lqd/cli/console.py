@@ -9,7 +9,7 @@ from lqd.io import terminal
 
 @contextlib.contextmanager
 def pieces_bar(quiet: bool):
-    """A function to be called with what runs now, and how many pieces are done of how many."""
+    """Yields a function to call with what is running, how many pieces are done, and of how many."""
     if quiet:
         yield lambda label, done, total: None
         return
@@ -32,7 +32,7 @@ def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
 
 @contextlib.contextmanager
 def generations_bar(label: str, num_generations: int, quiet: bool):
-    """A function to be called with the generation reached; shows the time left on a terminal."""
+    """Yields a function to call with the generation reached; the bar shows the time left."""
     if quiet:
         yield lambda generation: None
         return

@@ -43,7 +43,7 @@ class Demo:
                 raise unknown("rule", name, catalogue.RULES)
             if self.rules.count(name) > 1:
                 raise InvalidInput(f"--rules: {name!r} is given {self.rules.count(name)} times; once is enough.")
-        self.out.mkdir(parents=True, exist_ok=True)  # told now, not when the first rule has run
+        self.out.mkdir(parents=True, exist_ok=True)  # fails now, not after the first rule has run
         evaluations = f"{self.num_evaluations:,} evaluations"
         print(f"{tasks.summary(self.task)}.\n{evaluations} for each of {len(self.rules)} rules.\n")
         anchors = seeds.anchors_of(task, self.num_evaluations)

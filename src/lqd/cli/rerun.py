@@ -47,7 +47,7 @@ CLOCK = ("history.time_s",)
 
 
 class Difference(NamedTuple):
-    """Numbers that are not the same: where, how many, and by how much at most."""
+    """Numbers that differ: where, how many, and by how much at most."""
 
     where: str
     num: int
@@ -55,7 +55,7 @@ class Difference(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """How many numbers were compared, which differ, and what else was not as before."""
+    """How many numbers were compared, which of them differ, and what else has changed."""
 
     out: pathlib.Path
     num: int
@@ -70,7 +70,7 @@ def rerun(given: pathlib.Path, out: pathlib.Path | None = None, quiet: bool = Fa
     out = out or path.parent.with_name(f"{path.parent.name}-again")
     if out.exists() and any(out.iterdir()):
         raise InvalidInput(f"--out {out} is not empty; give another folder.")
-    with understood(path):  # all that is read of it, before anything runs
+    with understood(path):  # everything in it is read before anything runs
         circumstances = _circumstances(content)
         if content.get("command") == "run":
             pairs = _run(_run_of(content, path.parent, out, quiet), path.parent, out)
@@ -100,13 +100,13 @@ def _find(given: pathlib.Path) -> pathlib.Path:
 def _run_of(content: dict[str, Any], folder: pathlib.Path, out: pathlib.Path, quiet: bool) -> run.Run:
     """The command of a run; one that ended early is repeated as far as it came."""
     values = content["config"]
-    if isinstance(values, dict):  # before there was another variation, manifests did not say
+    if isinstance(values, dict):  # older manifests do not say, because there was only one variation
         values = {"variation": "paper"} | values
     config = records.read(run.Run, values)
     reached = config.num_evaluations
     if content["stopped_by"]:
         reached = records.value_of(list[int], content["num_evaluations"], "num_evaluations")[0]
-    version = content.get("instances", 1)  # before there were others, manifests did not say
+    version = content.get("instances", 1)  # older manifests do not say, because there was only one version
     if run.is_function(config.task) and version != instances.VERSION:
         raise InvalidInput(
             f"{folder}: a run on instance {config.instance} of {config.task!r} in version {version} of the "
@@ -163,7 +163,7 @@ def _compare(where: str, before: dict[str, np.ndarray], after: dict[str, np.ndar
 
 
 def _circumstances(content: dict[str, Any]) -> list[str]:
-    """Versions, devices and commit, where they are not as they were."""
+    """Versions, devices and commit, where they have changed."""
     sessions = content.get("sessions") or [{}]
     before = content.get("made") or (content if "versions" in content else sessions[-1])
     found = []
@@ -181,7 +181,7 @@ def _short(value: Any) -> str:
 
 
 def sentence(comparison: Comparison) -> str:
-    """For people."""
+    """The comparison in words."""
     lines = [f"{comparison.num:,} numbers compared, {comparison.out}: "]
     lines[0] += "all the same." if not comparison.differences else f"{len(comparison.differences)} arrays differ."
     lines += [f"  {d.where}: {d.num} numbers, by {d.largest:.3g} at most" for d in comparison.differences[:20]]

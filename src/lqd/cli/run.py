@@ -71,7 +71,7 @@ class Run:
     """Show no progress bar and no table."""
 
     def _check_folder(self, out: pathlib.Path) -> None:
-        """What is in the folder is left alone, or if it is ours removed when that is asked for."""
+        """Refuses a folder with files that are not ours, or with an earlier run unless it may be overwritten."""
         if (out / "manifest.json").exists() and not _is_manifest(out / "manifest.json"):
             raise InvalidInput(f"--out {out}: its manifest.json was not written by lqd run; give another folder.")
         for path in _results_in(out):
@@ -111,7 +111,7 @@ class Run:
 
 
 def _left_in(out: pathlib.Path) -> list[pathlib.Path]:
-    """What an earlier run and `lqd show` wrote to a folder, the manifest first: without it nothing looks complete."""
+    """What an earlier run and `lqd show` wrote to a folder, the manifest first: without it, nothing looks complete."""
     names = ("manifest.json", "metrics.csv", "population.csv", "picture.png", "show/index.html")
     pages = [path for path in (out / "show").glob("policy_*.html") if path.stem.removeprefix("policy_").isdecimal()]
     found = [*(out / name for name in names), *sorted(pages), *sorted(filter(_is_result, _results_in(out)))]
@@ -119,7 +119,7 @@ def _left_in(out: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _results_in(out: pathlib.Path) -> list[pathlib.Path]:
-    """Files that are called like results."""
+    """Files with the names of results."""
     return [path for path in out.glob("result_*.safetensors") if path.stem.removeprefix("result_").isdecimal()]
 
 
@@ -144,7 +144,7 @@ def is_function(task: str) -> bool:
 
 
 def make_task(run: Run) -> Task:
-    """The task of a run; settings that a task does not take are refused if they were given."""
+    """The task of a run; settings that it does not take are refused."""
     is_robot = run.task.startswith("brax/")
     if not is_function(run.task):
         for name, default in (("dim", None), ("instance", 0), ("noise", False), ("rotate", True)):

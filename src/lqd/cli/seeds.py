@@ -79,7 +79,7 @@ def _scores(state, batch: Repeated, anchors: Anchors | None) -> list[Scores]:
 
 
 def show_scores(results: dict[str, Result], scores: list[Scores], speeds: list[str] | None = None) -> None:
-    """A table with one row for each result, and how fast it was where that is given."""
+    """Prints a table with one row per result, with its speed if that is given."""
     columns: tuple[str, ...] = ("", "best", "mean", "novelty", "QD score", "filled", "coverage", "archive QD")
     rows = []
     for (name, result), row in zip(results.items(), scores, strict=True):

@@ -49,7 +49,7 @@ def write_bytes(path: PathLike, content: bytes) -> pathlib.Path:
 
 
 def torn_files(folder: pathlib.Path) -> list[pathlib.Path]:
-    """What writers that were killed left in the folder; what lies deeper may be somebody else's, who still writes."""
+    """What killed writers left in the folder; files in deeper folders may belong to a process that is still writing."""
     return [*folder.glob(f".*{PART}")]
 
 
@@ -96,7 +96,7 @@ def read_arrays(path: PathLike, kind: str) -> tuple[dict[str, np.ndarray], dict[
 
 
 def parsed(text: str, path: PathLike) -> dict[str, Any]:
-    """JSON with names in it, from a file that may be anybody's."""
+    """A JSON object from an untrusted file."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -108,7 +108,7 @@ def parsed(text: str, path: PathLike) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def understood(path: PathLike):
-    """What goes wrong in here is the file's fault: whole, but not what its kind should hold."""
+    """Errors raised inside are reported as the file's: it is complete, but its content does not fit its kind."""
     try:
         yield
     except InvalidInput as error:

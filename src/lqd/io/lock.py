@@ -1,7 +1,7 @@
 """One process to a folder.
 
-The system lets go of a lock when its holder dies, however it dies. Such a lock belongs to an open file, which forked
-processes share: they close it at once, so that they neither keep it when the holder is killed nor let go of it.
+The system releases a lock when its holder dies, however it dies. Such a lock belongs to an open file, which forked
+processes share: they close it at once, so that they neither keep it when the holder is killed nor release it.
 """
 
 import contextlib
@@ -49,9 +49,9 @@ if hasattr(os, "register_at_fork"):
 
 @contextlib.contextmanager
 def locked(folder: pathlib.Path, name: str, shared: bool = False):
-    """Keeps a second process out; `name` is what the user calls the folder. What was torn there goes.
+    """Keeps a second process out; `name` is what the user calls the folder. Torn files in it are removed.
 
-    Those who hold it `shared` keep only those out who want it alone; they leave what is torn.
+    Holders of a `shared` lock keep out only those that want the folder alone; they leave torn files.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Progress bars, and numbers for people. A bar that cannot be written never ends the work that it is about."""
+"""Progress bars, and numbers for people. A bar that cannot be written never ends the work that it reports on."""
 
 import contextlib
 import datetime
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class _Lenient:
-    """A stream of which failing writes are ignored: the disk behind it is full, or nobody reads."""
+    """A stream that ignores failing writes: the disk may be full, or the reader gone."""
 
     def __init__(self, stream: Any):
         self._stream = stream
@@ -39,7 +39,7 @@ def _console() -> "Console":
 
 
 def is_watched() -> bool:
-    """Whether somebody sees a bar move: on a terminal, or in a notebook that can show one."""
+    """Whether somebody can see a bar move: on a terminal, or in a notebook that can show one."""
     console = _console()
     return console.is_terminal or (console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None)
 
@@ -54,9 +54,9 @@ COMPILING = ("compiling",)  # what a bar says before anything has been evaluated
 
 
 def progress() -> "Progress":
-    """Progress bars that fit the terminal. A task has `facts`, of which the last are left out where there is no room.
+    """Progress bars that fit the terminal. A task has `facts`, of which the last ones are left out if there is no room.
 
-    `add_task(label, total=..., facts=(...), unit="")`; the unit stands behind the count.
+    `add_task(label, total=..., facts=(...), unit="")`; the unit follows the count.
     """
     from rich.progress import Progress, ProgressColumn
 

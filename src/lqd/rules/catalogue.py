@@ -61,7 +61,7 @@ def _untrained(seed: int = 0, descriptor_dim: int = 2, num_layers: int = 4, num_
 
 
 class Entry(NamedTuple):
-    """How a rule is made, its name in full and in figures, and who survives by it."""
+    """How a rule is made, its name in full and in figures, and who survives under it."""
 
     make: Callable[..., Rule]
     title: str

@@ -37,7 +37,7 @@ def ready(rule: Rule) -> Rule:
 
 
 def annotate(rule: Rule, descriptor: Float[Array, "B D"]) -> Any:
-    """The rule's notes on newcomers; nothing for a rule that takes none."""
+    """The rule's notes on newcomers; none for a rule that makes none."""
     return rule.annotate(descriptor) if hasattr(rule, "annotate") else ()
 
 
@@ -63,7 +63,7 @@ def arrays(fitness, descriptor) -> tuple[Float[Array, " P"], Float[Array, "P D"]
 
 @pytree
 class OwnRule:
-    """A pytree rule of the user's, with its class in the structure, which JAX may leave out (see `types.pytree`)."""
+    """A user's pytree rule, with its class in the structure, which JAX may leave out (see `types.pytree`)."""
 
     rule: Any
     kind: type = static()

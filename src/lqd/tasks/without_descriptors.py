@@ -1,4 +1,4 @@
-"""Descriptors taken away, for the ablation: does a rule use what they say?"""
+"""Tasks without informative descriptors, for the ablation: does a rule use descriptors?"""
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ def random(key: Key[Array, " K"], evaluation: Evaluation) -> Evaluation:
 
 
 def zero(key: Key[Array, " K"], evaluation: Evaluation) -> Evaluation:
-    """The same descriptor for everybody."""
+    """The same descriptor for all."""
     return Evaluation(evaluation.fitness, jnp.zeros_like(evaluation.descriptor), evaluation.extras)
 
 
