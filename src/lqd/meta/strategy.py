@@ -109,7 +109,7 @@ class _Built:
     structure: Any
 
     def unpack(self, state: State) -> Any:
-        """evosax's state from ours; what we leave out is as in the beginning."""
+        """evosax's state from ours; what we leave out is as it was initially."""
         expected = {name: value.shape for name, value in self.start.items() if name not in LEFT_OUT}
         received = {name: jnp.shape(value) for name, value in state.items()}
         if received != expected:
@@ -165,7 +165,7 @@ def _separable_rates(params: Any, num_params: int) -> Any:
 
 
 def _no_metrics(key, population, fitness, state, params) -> dict[str, Any]:
-    """evosax's own are not used, and some are NaN."""
+    """No metrics: evosax's own are not used, and some are NaN."""
     return {}
 
 
