@@ -90,7 +90,7 @@ class Bench:
         return jnp.asarray(self._piece("random-search", {}, compute)["f_rand"])
 
     def measure(self, name: str) -> Table:
-        """Final populations of a rule: an array (seeds, columns) per measure; and (rows, seeds, columns) on the way.
+        """Final populations of a rule: an array (seeds, columns) per measure; and (rows, seeds, columns) of histories.
 
         "me" comes first: the others are compared at the slots that it fills, and say so if its piece is not there.
         "me-fitted" is the same rule with a box fitted to each task; `RULE@random` (or `@zero`) is the rule with
@@ -114,7 +114,7 @@ class Bench:
     ) -> None:
         """The rules that are missing, side by side: a simulator takes hardly longer for several than for one.
 
-        Their state is kept on the way, and when time is up (`until`, as `time.perf_counter` says it), which raises
+        Their state is kept from time to time, and when time is up (`until`, by `time.perf_counter`), which raises
         `OutOfTime`. `look` is told the generation. Of rules that ran with fewer seeds only the other seeds run.
         """
         names = in_order(names)
@@ -193,7 +193,7 @@ class Bench:
         return np.ascontiguousarray(np.swapaxes(by_column, -1, -2))
 
     def _num_compared(self, name: str, tables: Mapping[str, Table] | None = None) -> dict[str, Float[Array, " K"]]:
-        """Slots that MAP-Elites fills on each task: with so many individuals of each rule, novelty is compared."""
+        """Slots that MAP-Elites fills on each task: novelty is compared at this number of individuals of each rule."""
         if name in MAP_ELITES or _alter(name):
             everybody = jnp.full(self.field.tasks.num_tasks, float(self.setting.population_size))
             return {AT_FITTED_SLOTS if name == FITTED else "novelty_rarefied": everybody}

@@ -132,7 +132,7 @@ SHARE = 0.95  # chosen by benchmarks/fitted_box.py; docs/decisions.md has its ta
 
 def fitted(key: Key[Array, ""], field: Field, share: float = SHARE, times: float = 1.0) -> Field:
     """The same landscapes with squares that hold just this share of the coordinates that descriptors of random points
-    have, or so many `times` as wide.
+    have, or `times` as wide.
 
     Nothing but the task goes into it: each has points of its own, uniform in the box of genotypes.
     """

@@ -109,18 +109,18 @@ def main(args: list[str] | None = None) -> None:
         raise _end(error, 2) from None
     except KeyboardInterrupt as error:
         raise _end(error or "interrupted", 130) from None
-    except BrokenPipeError:  # `lqd rules | head`: whoever reads has enough
+    except BrokenPipeError:  # `lqd rules | head`: the reader has enough
         _forget_output()
         raise SystemExit(141) from None
     except OSError as error:
-        if error.filename is None:  # no file of ours: what was found is kept, only telling it failed
+        if error.filename is None:  # not a file of ours: results are kept, only printing failed
             _forget_output()
             raise _end(f"the output cannot be written ({error.strerror or error}).", 1) from None
         raise _end(f"{_shown(error.filename)}: {error.strerror or error}.", 2) from None
 
 
 def say_anything() -> None:
-    """A file may be called by bytes that are no text; a message about it can be written all the same."""
+    """Lets messages be written about a file whose name is not valid text."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

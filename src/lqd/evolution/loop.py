@@ -259,7 +259,7 @@ def begin(
     centroids=None,
     operator: Operator | Variation | None = None,
 ) -> State:
-    """Generation 0: `population_size` start points, evaluated; nobody competes yet.
+    """Generation 0: `population_size` initial solutions, evaluated; nothing competes yet.
 
     `operator` is what the run will vary by, where that has traits.
     """

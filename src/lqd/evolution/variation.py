@@ -226,7 +226,7 @@ class Spread:
         return Children(clip(origin + rounded(child * width), box), traits)
 
     def _bred(self, key, z, population: Population, is_bounded: bool, num: int):
-        """So many candidates, in units, with their traits."""
+        """Breeds this many candidates, in units, with their traits."""
         key_parents, key_steps, key_inherit, key_change, key_normal, key_edge = jax.random.split(key, 6)
         first, second = parents(key_parents, population, num)
         low, high = self._ranges()

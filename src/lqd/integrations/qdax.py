@@ -45,7 +45,7 @@ class LQDRepertoire(MapElitesRepertoire):
     """A population of fixed size in which a competition rule decides who stays; an empty slot has fitness `-inf`."""
 
     rule: Rule
-    seed: jax.Array  # a key for rules that draw lots comes from here: QDax gives `add` none
+    seed: jax.Array  # for rules that are random: QDax gives `add` no key
     num_additions: jax.Array
     archive: MapElitesRepertoire | None
 

@@ -47,7 +47,7 @@ def follow(
     box: Box,
     f_worst: Float[Array, " K"] | None,
 ) -> tuple[Population, Seen]:
-    """The final population of a run with these sizes (population, batch), and what was seen on the way."""
+    """The final population of a run with these sizes (population, batch), and what was seen during it."""
     population_size, batch_size = sizes
     enter = functools.partial(_enter, tasks, num_cells, box)
 

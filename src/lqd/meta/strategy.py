@@ -5,7 +5,7 @@ Conventions:
 - fitness is maximised, as everywhere in the package (evosax minimises); NaN counts as the worst;
 - a strategy is plain configuration, its `State` a dictionary of float32 and int32 arrays by name: saved as it is, and
   unlike evosax's own structures never mistaken by `jit` for another of equal fields (see `lqd.types.pytree`);
-- no array of the state has the size of the meta-population, so a state goes on under a strategy with more members;
+- no array of the state has the size of the meta-population, so a state can continue under a strategy with more members;
 - everything is a pure function of the key, and may be called under `jit`, `vmap` and `shard_map`.
 
 Deliberately not here: where members are evaluated, and the best member seen. A member's fitness is relative to the

@@ -1,8 +1,8 @@
 """What a competition rule is. A rule says who survives; the loop does the rest.
 
 A rule is a pytree called as `rule(key, fitness (P,), descriptor (P, D)) -> scores (P,)`. Its parameters are leaves
-(so many rules run in one program), its settings static. A score of `-inf` means eliminated; the loop keeps the top N.
-Empty slots come in with fitness `-inf` and arbitrary descriptors, and must go out with `-inf`.
+(so many rules can run in one program), its settings static. A score of `-inf` means eliminated; the loop keeps the top
+N. Empty slots come in with fitness `-inf` and arbitrary descriptors, and must go out with `-inf`.
 
 A rule for descriptors of one size only has a method `check(descriptor_dim)` that raises for others, before anything
 compiles. Three more optional methods make a rule faster without changing what it is:

@@ -10,7 +10,7 @@ Sizes = tuple[int, int]  # sizes of the population and of a batch
 
 PAPER: Sizes = (POPULATION_SIZE, BATCH_SIZE)
 ASK_TELL: Sizes = (128, 32)  # whose budget is not known
-BY_BUDGET: tuple[tuple[float, Sizes], ...] = (  # below so many evaluations
+BY_BUDGET: tuple[tuple[float, Sizes], ...] = (  # below this many evaluations
     (10_000, (64, 16)),
     (100_000, (128, 32)),
     (float("inf"), (512, 128)),

@@ -30,7 +30,7 @@ from lqd.tasks.bbob.instances import Landscape
 KIND = "state"
 EVERY_S, SHARE = 1.0, 0.05  # in the folder of a run: from one state to the next, and of the time for writing
 TRAITS = "population.traits"
-STEPS = ("variation", "iso_sigma", "line_sigma")  # with which a search may go on otherwise than it began
+STEPS = ("variation", "iso_sigma", "line_sigma")  # may change when a search continues
 COLUMNS = ("generation", "num_evaluations", "time_s")
 
 
@@ -67,8 +67,8 @@ class Saved:
     def state(self, like: State, first: Any = None) -> State:
         """The state, in the shape of another one (of which only the key is used, which follows from the seed).
 
-        Traits and a memory that the search no longer has are left out. Where it had none, everybody has the `first`
-        traits (T,), and the memory begins empty.
+        Traits and a memory that the search no longer has are left out. If it had none, all individuals get the traits
+        `first` (T,), and the memory begins empty.
         """
         arrays = self.under("state.")
         if like.population.traits is None:
@@ -107,8 +107,8 @@ class Saved:
             )
 
     def check_traits(self, settings: Settings) -> None:
-        """An error if this variation needs other traits than were kept. One without traits can go on from any, and ours
-        from its own fixed steps, which have none."""
+        """An error if this variation needs other traits than were kept. One without traits can continue from any, and
+        ours from its own fixed steps, which have none."""
         first = first_traits(settings.resolved_variation(), 1)
         arrays = [self.arrays[name] for name in ("state.population.x", "outstanding.x") if name in self.arrays]
         if first is None or not arrays:
@@ -267,7 +267,7 @@ class CheckpointFolder:
         return locked(self.folder, "checkpoint")
 
     def sizes(self) -> dict[str, int]:
-        """Of the population and of a batch in the run that is to go on; nothing where one begins."""
+        """Sizes of the population and of a batch in the run to continue; none for a new run."""
         if not self.resume or not self.path.exists():
             return {}
         with understood(self.path):

@@ -133,7 +133,7 @@ class Workers:
         self._suspects: deque[_Waiting] = deque()  # lost their worker: next, one at a time
         self._flying: dict[Future, _Waiting] = {}
         self._done: deque[Outcome] = deque()
-        self._on_trial = False  # the only one on its way is a suspect
+        self._on_trial = False  # the only one being evaluated is a suspect
         self._number = self._num_sent = 0
         self._name = uuid.uuid4().hex
 

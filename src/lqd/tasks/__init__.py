@@ -43,7 +43,7 @@ def summary(name: str) -> str:
     function = _LANDSCAPES[name]
     number = f"f{bbob.index(function)}, " if function in bbob.NAMES else ""
     group = "out of distribution" if function in instances.OOD else "training set"
-    return f"{number}{group}; descriptor: a random projection of x"
+    return f"{number}{group}; descriptor: random projection"
 
 
 def make(name: str, **settings) -> Task:

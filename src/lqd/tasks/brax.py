@@ -111,7 +111,7 @@ class RobotTask:
         return self.num_weights(HIDDEN)
 
     def num_weights(self, num_hidden: int) -> int:
-        """Of a policy with so many hidden units."""
+        """The number of weights of a policy with this many hidden units."""
         size, num_actions = _sizes(ROBOTS[self.robot].environment, self.backend)
         return (size + 1) * num_hidden + (num_hidden + 1) * num_actions
 
@@ -156,8 +156,8 @@ class RobotTask:
         return Evaluation(*self._in_chunks(jax.random.split(key, x.shape[0]), x))
 
     def _in_chunks(self, keys: Key[Array, " B"], x: Float[Array, "B n"]):
-        """Return and descriptor. A simulator's state is a few thousand numbers for each policy, so only so many walk
-        at once, also where this is mapped over seeds."""
+        """Return and descriptor. A simulator's state is a few thousand numbers for each policy, so only a chunk of
+        them walks at once, also where this is mapped over seeds."""
         chunked = jax.custom_batching.custom_vmap(self._chunked)
 
         @chunked.def_vmap

@@ -44,7 +44,7 @@ def loss_of_one(params: Params, num_heads: int, x, filled, target) -> Float[Arra
     Shift and scale of the scores mean nothing, so nothing is spent on them: after the same time this reaches a higher
     rank correlation than the squared error. Features and targets come as data: no gradient runs through them.
     """
-    filled = filled | ~jnp.any(filled)  # attention over nobody is NaN, also in its gradient
+    filled = filled | ~jnp.any(filled)  # attention over an empty population is NaN, also in its gradient
     scores = network.scores(params, num_heads, x, filled)
     centred = jnp.where(filled, scores - mean_where(scores, filled), 0.0)
     variance = mean_where(centred**2, filled)

@@ -118,7 +118,7 @@ def snapshots(num_generations: int, num: int) -> tuple[int, ...]:
 
 
 def populations_of_runs(key, rule: Rule, config: "Imitation", descriptor_dim: int) -> Populations:
-    """Everybody who competed, as the rule saw them, in some generations of one run on each of fresh training tasks."""
+    """All competing individuals, as the rule saw them, in some generations of one run per fresh training task."""
     key_tasks, key_runs = jax.random.split(key)
     if config.tasks:
         ((family, _),) = config.tasks

@@ -83,7 +83,7 @@ def pack(params: Params, num_heads: int) -> Packed:
 
 
 def _pair_columns(params: Params, num_columns: int) -> int:
-    """Columns of queries and keys for features of so many columns."""
+    """Columns of queries and keys for features of this many columns."""
     return fused2.pair_columns(num_columns - NUM_FIRST - recipe2.num_further(params))
 
 
@@ -139,7 +139,7 @@ def few_at_once(
 
 
 def _map_of_maps(num_heads: int, params, x, filled, at_once: int):
-    """The plain version for M rules with K populations each, so many populations at once."""
+    """The plain version for M rules with K populations each, a given number of populations at once."""
 
     def of_rule(each):
         params, *populations = each
