@@ -128,7 +128,7 @@ SETTINGS = {
     "bounds matrix": ({"bounds": np.zeros((2, 2, 2))}, r"bounds must be .*got shapes \(2, 2\) and \(2, 2\)"),
     "bounds that can be both": (
         {"bounds": [(0, 1), (2, 3)]},
-        r"bounds=.* can be read as \(low, high\) and as one pair per dimension: .*array\(\[0, 2\]\), np",
+        r"bounds=.* can be read as \(low, high\) or as one pair per dimension: .*array\(\[0, 2\]\), np",
     ),
     "bounds of three pairs": (
         {"bounds": [(0, 1)] * 3},
@@ -158,7 +158,7 @@ SETTINGS = {
     "x0 ragged": ({"x0": [[0, 0], [0]]}, "x0 is not an array of numbers"),
     # rule, operator
     "rule unknown": ({"rule": "dnss"}, r"unknown rule 'dnss'\. Did you mean '(dns|ns)'"),
-    "rule unknown, all listed": ({"rule": "xyz"}, "unknown rule 'xyz'.*There are: ga, random, ns, dns, me"),
+    "rule unknown, all listed": ({"rule": "xyz"}, "unknown rule 'xyz'.*Choose from: ga, random, ns, dns, me"),
     "rule number": ({"rule": 3}, "rule must be a name, a file of weights or a callable, got 3"),
     "rule none": ({"rule": None}, "rule must be a name, a file of weights or a callable, got None"),
     "rule file missing": ({"rule": "nowhere.safetensors"}, r"nowhere\.safetensors: there is no such file"),
@@ -180,12 +180,12 @@ ARGUMENTS = {
     "budget float": ({"num_evaluations": 1e5 + 0.5}, "num_evaluations must be a whole number.*got 100000.5"),
     "budget of points": (
         {"x0": np.zeros((N + B + 1, 2)), "num_evaluations": N + B},
-        f"num_evaluations={N + B} does not pay for the {N + B + 1} points of x0.*give at least {N + 2 * B}, or fewer",
+        f"num_evaluations={N + B} does not cover the {N + B + 1} points of x0.*give at least {N + 2 * B}, or fewer",
     ),
     "budget bool": ({"num_evaluations": True}, "num_evaluations must be a whole number.*got True"),
     "budget one short": (
         {"num_evaluations": N + B - 1},
-        rf"num_evaluations={N + B - 1} is less than the start population and one batch \({N} \+ {B}\)",
+        rf"num_evaluations={N + B - 1} is less than the initial population and one batch \({N} \+ {B}\)",
     ),
     "backend": ({"backend": "gpu"}, "backend must be one of 'auto', 'jax', 'host', got 'gpu'"),
     "backend none": ({"backend": None}, "backend must be one of.*got None"),
@@ -475,7 +475,7 @@ def test_descriptors_beyond_float32(on_nan):
 
     arguments = SMALL | BUDGET | {"on_nan": on_nan}
     if on_nan == "raise":
-        refused(lambda: lqd.optimize(far, **arguments), "a descriptor not finite")
+        refused(lambda: lqd.optimize(far, **arguments), "a descriptor is not finite")
     else:
         assert lqd.optimize(far, **arguments).num_nan > 0
 

@@ -26,7 +26,7 @@ import lqd
 from lqd import cli
 from lqd.bench import claims, generalisation, suites
 from lqd.bench.results import Folder
-from lqd.cli import bench, demo, figure, imitate, report, rerun, run, seeds, show, train
+from lqd.cli import bench, demo, figure, flags, imitate, report, rerun, run, seeds, show, train
 from lqd.errors import InvalidInput
 from lqd.io import files
 from lqd.meta import trainer
@@ -236,8 +236,8 @@ def an_array(rng: random.Random, shape):
     return values[..., None] if rng.random() < 0.01 else values
 
 
-@pytest.mark.filterwarnings("ignore:fitness has .* different values, of which single precision tells")
-@pytest.mark.filterwarnings("ignore:descriptor .* is spread over")
+@pytest.mark.filterwarnings("ignore:fitness has .* different values, of which single precision distinguishes")
+@pytest.mark.filterwarnings("ignore:descriptor .* now spreads over")
 def test_searches(num):
     num_ran, num = 0, num // 2  # these compile
     for seed in range(num):
@@ -416,7 +416,7 @@ def flags_of(command: str) -> list[str]:
         "figure": figure.Figure,
     }
     fields |= {"report": report.Report, "rerun": rerun.Rerun, "show": show.Show, "demo": demo.Demo}
-    names = [name.replace("_", "-") for name in fields[command].__dataclass_fields__]
+    names = [field.name.replace("_", "-") for _, field in flags.flat(fields[command])]
     return [f"--{name}" for name in names]
 
 
@@ -434,9 +434,9 @@ def test_the_command_line(num, tmp_path, monkeypatch, capsys):
     for seed in range(num):
         rng = random.Random(seed)
         command = rng.choice(["run", "train", "imitate", "bench", "figure", "report", "rerun", "show", "demo"])
-        flags = flags_of(command)
-        flags = rng.sample(flags, min(rng.randrange(4), len(flags)))
-        words = [command, *(word for flag in flags for word in (flag, rng.choice(WORDS)))]
+        known = flags_of(command)
+        given = rng.sample(known, min(rng.randrange(4), len(known)))
+        words = [command, *(word for flag in given for word in (flag, rng.choice(WORDS)))]
         words += [rng.choice(WORDS) for _ in range(rng.choice([0, 0, 1, 2]))]
         status = None
         try:

@@ -128,7 +128,7 @@ def test_a_training_run_shares_no_key_with_validation_and_bench(seed, monkeypatc
 
 def test_the_seed_of_validation_is_refused_where_something_is_imitated(tmp_path):
     assert validation.SEED == VALIDATION_SEED == LAST_SEED
-    message = "seed 4294967295 is that of the validation tasks"
+    message = "seed 4294967295 is the seed of the validation tasks"
     with pytest.raises(lqd.InvalidInput, match=message):
         lqd.imitate("ns", out=tmp_path / "a", preset="smoke", seed=LAST_SEED, quiet=True)
     with pytest.raises(lqd.InvalidInput, match=message):

@@ -1,4 +1,4 @@
-"""Checks at the door: everything a user gives is looked at here, before anything compiles."""
+"""Checks at the door: everything a user gives is checked here, before anything compiles."""
 
 import importlib
 import numbers
@@ -16,7 +16,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 def size(name: str, value) -> int:
-    """How many of something are kept in memory."""
+    """A number of things to keep in memory."""
     if whole(name, value, 1) > LARGEST_SIZE:
         raise InvalidInput(f"{name} must be at most {LARGEST_SIZE:,}, got {shown(value)}.")
     return int(value)
@@ -46,14 +46,14 @@ def installed(module: str, extra: str, what: str) -> Any:
 
 
 def flag(name: str, value) -> bool:
-    """True or False, and nothing that merely counts as such: the text 'no' counts as true."""
+    """True or False, and nothing merely truthy: the text 'no' counts as true."""
     if not isinstance(value, bool | np.bool_):
         raise InvalidInput(f"{name} must be True or False, got {shown(value)}.")
     return bool(value)
 
 
 def finite(name: str, value) -> float:
-    """Any finite number, as far as single precision goes."""
+    """Any number that is finite in single precision."""
     if (number := _number(value)) is None:
         raise InvalidInput(f"{name} must be finite, got {shown(value)}.")
     return _single(name, number, value)
@@ -72,12 +72,12 @@ def _number(value) -> float | None:
 
 def _single(name: str, number: float, value) -> float:
     if abs(number) > LARGEST:
-        raise InvalidInput(f"{name} must be at most 3.4e38, as far as single precision goes, got {shown(value)}.")
+        raise InvalidInput(f"{name} must be at most 3.4e38, the limit of single precision, got {shown(value)}.")
     return number
 
 
 def float32(array: np.ndarray) -> np.ndarray:
-    """In float32; what is beyond its range becomes infinite, which the caller then sees."""
+    """As float32; what is beyond its range becomes infinite, for the caller to check."""
     with np.errstate(over="ignore"):
         return array.astype(np.float32)
 
@@ -110,7 +110,7 @@ def steps(name: str, value, dim: int, *, positive: bool = False) -> float | np.n
 
 
 def budget(value) -> int:
-    """A number of evaluations; 1e6 is one as well."""
+    """A number of evaluations; floats like 1e6 will do."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return whole("num_evaluations", value, 1)
@@ -156,10 +156,10 @@ def box(name: str, bounds, dim: int | None) -> tuple[np.ndarray, np.ndarray]:
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise InvalidInput(f"{name} must be finite, got {shown(bounds)}; for an unbounded search give None.")
     if not (low < high).all():
-        hint = " They are compared, like everything, in float32." if (low == high).any() else ""
+        hint = " Like everything else, they are compared in float32." if (low == high).any() else ""
         raise InvalidInput(f"{name} must have each lower end below the upper one, got {shown(bounds)}.{hint}")
     if not np.isfinite(float32(high.astype(np.float64) - low)).all():
-        raise InvalidInput(f"{name} must not be wider than float32 can say (3.4e38), got {shown(bounds)}.")
+        raise InvalidInput(f"{name} must not be wider than float32 can represent (3.4e38), got {shown(bounds)}.")
     return low, high
 
 
@@ -195,14 +195,14 @@ def _as_ends(name: str, bounds, dim: int | None):
     are_ends = bool(first < bounds[1][0] and second < bounds[1][1])
     if are_pairs and are_ends and list(bounds[0]) != ends[0]:
         raise InvalidInput(
-            f"{name}={shown(bounds)} can be read as (low, high) and as one pair per dimension: give vectors of NumPy, "
+            f"{name}={shown(bounds)} can be read as (low, high) or as one pair per dimension: give NumPy vectors, "
             f"(np.array({list(bounds[0])}), np.array({list(bounds[1])})) or (np.array({ends[0]}), np.array({ends[1]}))."
         )
     return ends if are_pairs and not are_ends else bounds
 
 
 def function_of_arrays(name: str, function, contract: str, expected: tuple[int, ...], *arguments) -> None:
-    """A user's own rule or operator, looked at by tracing alone: `expected` is the shape that it must return."""
+    """Checks a user's rule or operator by tracing alone; `expected` is the shape that it must return."""
     try:
         returned = jax.eval_shape(function, *arguments)
     except Exception as error:
@@ -214,7 +214,7 @@ def function_of_arrays(name: str, function, contract: str, expected: tuple[int, 
 
 
 def traits(name: str, first) -> None:
-    """The traits that a user's own variation begins with, looked at by tracing alone."""
+    """The traits that a user's variation begins with, checked by tracing alone."""
     contract = "first(num) -> traits (num, T) in float32, or None"
     try:
         returned = jax.eval_shape(lambda: first(3))
@@ -232,7 +232,7 @@ def traits(name: str, first) -> None:
 
 
 def lost_differences(exact: np.ndarray, rounded: np.ndarray) -> str | None:
-    """A warning where float32 has made at least half of the different fitness values equal to others."""
+    """Warns if float32 makes at least half of the distinct fitness values equal to others."""
     finite, tiny = np.isfinite(rounded), np.finfo(np.float32).tiny
     seen = np.where(np.abs(rounded) < tiny, 0, rounded)[finite]  # so XLA compares them
     before, after = len(np.unique(exact[finite])), len(np.unique(seen))
@@ -241,9 +241,9 @@ def lost_differences(exact: np.ndarray, rounded: np.ndarray) -> str | None:
     near = float(np.median(np.abs(exact[finite])))
     steps = f"near {near:.3g} it has steps of {np.spacing(np.float32(near)):.2g}"
     return (
-        f"fitness has {before} different values, of which single precision tells {after} apart "
-        f"({steps if near >= tiny else f'below {tiny:.2g} everything counts as 0'}). Rules see the others "
-        f"as equals: subtract a constant, or scale."
+        f"fitness has {before} different values, of which single precision distinguishes only {after} "
+        f"({steps if near >= tiny else f'below {tiny:.2g} everything becomes 0'}). Rules treat the others "
+        f"as equal: subtract a constant, or rescale."
     )
 
 
@@ -251,15 +251,15 @@ GROWTH = 1000.0  # of descriptors since the start, beyond which it is worth a wa
 
 
 def grown_descriptors(before: np.ndarray, now: np.ndarray) -> str | None:
-    """A warning where the spread of descriptors, by dimension, is not what it was at the start by far."""
+    """Warns if the spread of a descriptor is far larger than at the start."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         growth = np.where((before > 0) & np.isfinite(now), now / before, 0.0)
     if not len(growth) or not growth.max() > GROWTH:
         return None
     which = int(growth.argmax())
     return (
-        f"descriptor {which} is spread over {now[which]:.3g} now, at the start over {before[which]:.3g}: solutions "
-        f"that are only far away take the place of others. Give descriptor_bounds=(low, high), the range that matters."
+        f"descriptor {which} now spreads over {now[which]:.3g}, at the start over {before[which]:.3g}: solutions "
+        f"that are merely far away displace the others. Give descriptor_bounds=(low, high), the range that matters."
     )
 
 
@@ -278,7 +278,7 @@ def numbers_array(name: str, value, what: str) -> np.ndarray:
 def unmasked(name: str, value, what: str = "") -> None:
     """An error where a mask hides something: as plain arrays they would show what is under it."""
     if any(map(np.ma.is_masked, (value, *(value if isinstance(value, tuple | list) else ())))):
-        raise InvalidInput(f"{what}{name} has masked entries; say what stands there: array.filled(...).")
+        raise InvalidInput(f"{what}{name} has masked entries; fill them in first: array.filled(...).")
 
 
 def evaluation(returned, num: int, descriptor_dim: int | None, what: str = "evaluate"):
@@ -332,7 +332,7 @@ def alike(expected, received) -> None:
     shapes(received[0].shape, received[1].shape, len(received[0]), descriptor_dim, "evaluate")
     if sorted(received[2]) != sorted(expected[2]):
         raise InvalidInput(
-            f"evaluate must return the same extras always: {sorted(expected[2])}, then {sorted(received[2])}."
+            f"evaluate must always return the same extras; got {sorted(expected[2])}, then {sorted(received[2])}."
         )
     for name, value in received[2].items():
         before, now = ((array.shape[1:], array.dtype.kind) for array in (expected[2][name], value))
@@ -362,7 +362,7 @@ def traced_evaluation(returned, num: int, descriptor_dim: int | None) -> int:
 
 
 def lost_genotypes(is_own: bool) -> InvalidInput:
-    """The error for solutions that are not finite, from an operator of the user's own or from ours."""
+    """The error for solutions that are not finite, from the user's operator or from ours."""
     if is_own:
         return InvalidInput("reproduction must return finite numbers; it returned NaN or infinity.")
     return InvalidInput(
@@ -375,15 +375,15 @@ def infinite_fitness(num: int, x: np.ndarray, minimize: bool, rows: np.ndarray |
     """The error for a solution that claims to be infinitely good."""
     best, worst = ("-inf", "+inf") if minimize else ("+inf", "-inf")
     return InvalidInput(
-        f"fitness is {best}, or beyond float32, for {num} solutions{_rows(rows)}; the first: x = {_show(x)}. Nothing "
-        f"can be infinitely good: cap the value, or return {worst} where a solution is infeasible."
+        f"fitness is {best}, or beyond float32, for {num} solutions{_rows(rows)}; the first: x = {_show(x)}. No "
+        f"solution can be infinitely good: cap the value, or return {worst} where a solution is infeasible."
     )
 
 
 def nan_fitness(num: int, x: np.ndarray, rows: np.ndarray | None = None) -> InvalidInput:
     """The error of on_nan='raise'."""
     return InvalidInput(
-        f"fitness is NaN, or a descriptor not finite, for {num} solutions{_rows(rows)}; the first: x = {_show(x)}. "
+        f"fitness is NaN, or a descriptor is not finite, for {num} solutions{_rows(rows)}; the first: x = {_show(x)}. "
         f"on_nan='eliminate' drops such solutions and counts them."
     )
 

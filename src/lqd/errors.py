@@ -6,7 +6,7 @@ from typing import Any
 
 
 class InvalidInput(ValueError):
-    """An argument, or what an evaluation returned, cannot be used; `result` is what was found before, if anything."""
+    """An argument, or what an evaluation returned, cannot be used; `result` holds the results so far, if any."""
 
     result: Any = None
 
@@ -39,7 +39,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 def shown(value) -> str:
-    """A value in a message: short, and whatever it is."""
+    """A short form of any value, for a message."""
     try:
         text = repr(value)
     except Exception:  # whole numbers of thousands of digits, say
@@ -48,11 +48,11 @@ def shown(value) -> str:
 
 
 def unknown(kind: str, name: object, choices: Iterable[str], aliases: Mapping[str, str] | None = None) -> InvalidInput:
-    """An unknown name, with the nearest ones there are; `aliases` are other words for some of them."""
+    """The error for an unknown name, with the nearest known ones; `aliases` are other words for some of them."""
     choices = list(choices)
     lower = {choice.casefold(): choice for choice in choices} | dict(aliases or {})
     matches = difflib.get_close_matches(shown(name).strip("'").casefold(), lower, n=3, cutoff=0.4)
     near = list(dict.fromkeys(lower[match] for match in matches))
     hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
-    listed = f" There are: {', '.join(choices)}." if not near or len(choices) <= 12 else ""
+    listed = f" Choose from: {', '.join(choices)}." if not near or len(choices) <= 12 else ""
     return InvalidInput(f"unknown {kind} {shown(name)}.{hint}{listed}")

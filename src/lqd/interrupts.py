@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for what must be done as a whole or not at all."""
+"""Delays Ctrl-C until an operation that must not be cut in two is done."""
 
 import contextlib
 import signal
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def waiting() -> Iterator[None]:
-    """Inside, Ctrl-C waits until the end. It comes to the main thread alone; elsewhere there is nothing to do."""
+    """Inside, Ctrl-C waits until the end. Only the main thread receives it; elsewhere there is nothing to do."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield

@@ -67,7 +67,7 @@ def mann_whitney(ours: Real[np.ndarray, " n"], theirs: Real[np.ndarray, " m"]) -
     both = np.concatenate([np.asarray(ours, np.float64), np.asarray(theirs, np.float64)])
     doubled = np.rint(2 * rankdata(both)).astype(int)  # halves of ties become whole numbers
     num_ours, total = len(ours), int(doubled.sum())
-    ways = np.zeros((num_ours + 1, total + 1))  # how many choices of so many ranks have this sum
+    ways = np.zeros((num_ours + 1, total + 1))  # how many choices of this many ranks have this sum
     ways[0, 0] = 1
     for rank in doubled:
         ways[1:, rank:] += ways[:-1, : total + 1 - rank]
@@ -279,7 +279,7 @@ def power_laws(
 ) -> tuple[PowerLaw, list[PowerLaw]]:
     """The curve that fits shares (scores in [0, 1]) best, and those of resampled residuals, which say how sure it is.
 
-    What it cannot know: whether learning goes on as it went. The scatter of the scores is all that the others show.
+    It cannot know whether learning continues as before; the interval reflects only the scatter of the scores.
     """
     step, score = np.asarray(step, np.float64), np.asarray(score, np.float64)
     if len(step) < LEAST_POINTS or not np.all(step > 0):

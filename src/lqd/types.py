@@ -22,7 +22,7 @@ Extras = dict[str, Array]
 
 @dataclass_transform(frozen_default=True)
 def pytree(cls: type) -> type:
-    """A frozen dataclass whose fields are pytree children, but for those marked with `static()`.
+    """A frozen dataclass whose fields are pytree children, except those marked with `static()`.
 
     Not `jax.tree_util.register_dataclass`: structures registered so compare equal across classes with equal fields
     (seen in jax 0.10.2), and a compiled function is looked up by structure. `jit` then ran one rule's program for
@@ -57,7 +57,7 @@ def static(**kwargs):
 
 @pytree
 class Evaluation:
-    """What a task says about a batch of genotypes; `extras` are further arrays kept with each individual."""
+    """A task's answers for a batch of genotypes; `extras` are further arrays kept with each individual."""
 
     fitness: Float[Array, "*batch B"]
     descriptor: Float[Array, "*batch B D"]
@@ -66,9 +66,9 @@ class Evaluation:
 
 @pytree
 class Population:
-    """Individuals with what is known of them; an empty slot has fitness `-inf` and arbitrary other fields.
+    """Individuals with everything known about them; an empty slot has fitness `-inf` and arbitrary other fields.
 
-    `traits` are what children inherit beside the genotype, where the variation has any (`evolution/variation.py`).
+    `traits` are what children inherit besides the genotype, if the variation has any (`evolution/variation.py`).
     """
 
     x: Float[Array, "*batch N n"]

@@ -216,7 +216,7 @@ def test_out_of_time_is_told_with_a_status_of_its_own(tmp_path, two_parts, capsy
         cli.main([*command, "--time-limit-s", "0.0001"])
     assert stopped.value.code == 3
     assert "time is up: generation" in (said := capsys.readouterr().err)
-    assert "the same command goes on from there" in said
+    assert "the same command continues from there" in said
     cli.main(command)
 
 
@@ -225,8 +225,8 @@ def test_out_of_time_is_told_with_a_status_of_its_own(tmp_path, two_parts, capsy
     [
         (["--only", "hoper"], r"unknown part of suite 'robots' 'hoper'.*'hopper'"),
         (["--time-limit-s", "0"], r"time_limit_s must be"),
-        (["--suite", "claims", "--only", "train"], r"--only is for the figures' suites, not for 'claims'"),
-        (["--suite", "claims", "--time-limit-s", "9"], r"--time-limit-s is for the figures' suites"),
+        (["--suite", "claims", "--only", "train"], r"--only is for the paper's suites, not for 'claims'"),
+        (["--suite", "claims", "--time-limit-s", "9"], r"--time-limit-s is for the paper's suites"),
     ],
 )
 def test_bad_parts_and_limits_are_said(tmp_path, two_parts, capsys, words, said):

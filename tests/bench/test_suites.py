@@ -426,5 +426,5 @@ def test_bad_input_is_said_at_once(tmp_path):
     with pytest.raises(InvalidInput, match=r"no manifest.json"):
         Folder(tmp_path)
     pathlib.Path(tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(Unreadable, match=r"manifest.json: not JSON that can be read"):
+    with pytest.raises(Unreadable, match=r"manifest.json: not readable as JSON"):
         Folder(tmp_path)

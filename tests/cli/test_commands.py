@@ -118,7 +118,7 @@ def test_bad_flags_and_what_is_not_ours_remove_nothing(tmp_path, capsys):
         (tmp_path / "manifest.json").write_text(content)
         with pytest.raises(SystemExit):
             main(["run", "--overwrite", "--out", str(tmp_path), *TINY])
-        assert "manifest.json is not of a run of lqd run" in capsys.readouterr().err
+        assert "manifest.json was not written by lqd run" in capsys.readouterr().err
         assert (tmp_path / "manifest.json").read_text() == content
 
 

@@ -50,8 +50,8 @@ def test_differences_are_named(run, tmp_path, capsys):
     assert "1 arrays differ" in said
     assert "result_1.safetensors: population.x: 64 numbers, by 0.5 at most" in said
     assert manifest["float_bits"] == 32
-    assert "not as before: devices: TPU v9 then, cpu now" in said
-    assert "not as before: float_bits: 64 then, 32 now" in said
+    assert "changed since: devices: TPU v9 then, cpu now" in said
+    assert "changed since: float_bits: 64 then, 32 now" in said
 
 
 def test_a_bench_is_compared_part_by_part(tmp_path, monkeypatch):
@@ -76,12 +76,12 @@ def test_a_training_run_is_the_same_again(tmp_path):
 
 
 def test_what_is_no_manifest(tmp_path):
-    with pytest.raises(lqd.InvalidInput, match="there is no such file, nor a folder"):
+    with pytest.raises(lqd.InvalidInput, match="there is no such file, and no folder"):
         rerun.rerun(tmp_path / "nothing")
     for text, message in (
         ("[]", "found a list"),
-        ("{", "not JSON that can be read"),
-        ("{}", "not a manifest of lqd run or lqd bench"),
+        ("{", "not readable as JSON"),
+        ("{}", "neither a manifest of lqd run or lqd bench nor the card"),
     ):
         (tmp_path / "manifest.json").write_text(text)
         with pytest.raises(lqd.Unreadable, match=message):
@@ -95,6 +95,6 @@ def test_a_run_on_instances_as_they_were_drawn_before_is_not_run_on_others(tmp_p
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     del manifest["instances"]  # as it was
     (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest | {"commit": "abc"}))
-    with pytest.raises(lqd.InvalidInput, match=r"instance 0 of 'bbob/sphere' as lqd drew it before.*commit abc"):
+    with pytest.raises(lqd.InvalidInput, match=r"instance 0 of 'bbob/sphere' in version 1 of the.*commit abc"):
         rerun.rerun(tmp_path / "run", tmp_path / "other", quiet=True)
     assert not (tmp_path / "other").exists()

@@ -98,7 +98,7 @@ def told(fitness, **given):
 )
 def test_differences_that_single_precision_loses_are_said_once(fitness, number, minimize):
     with pytest.warns(
-        UserWarning, match=rf"8 different values, of which single precision tells {number} apart"
+        UserWarning, match=rf"8 different values, of which single precision distinguishes only {number}"
     ) as seen:
         told(fitness, minimize=minimize)
     assert len(seen) == 1

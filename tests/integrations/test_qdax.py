@@ -406,7 +406,7 @@ def test_wrong_shapes_are_named():
         good.add({"x": x}, descriptor, fitness, extra)
     with pytest.raises(InvalidInput, match=r"genotypes must have at least one array"):
         init({}, fitness, descriptor, CENTROIDS, extra)
-    with pytest.raises(InvalidInput, match=r"keys_extra_scores names 'a'.*that came are: 'b'"):
+    with pytest.raises(InvalidInput, match=r"keys_extra_scores names 'a'.*received are: 'b'"):
         good.add(x, descriptor, fitness, {"b": x})
     with pytest.raises(InvalidInput, match=r"extra_scores must have 8 entries"):
         good.add(x, descriptor, fitness, {"a": x[:2]})

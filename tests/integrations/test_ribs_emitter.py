@@ -203,9 +203,9 @@ BAD = {
     "reversed": ({"bounds": [(1, 0)] * 6}, "bounds must have each lower end below"),
     "half": ({"bounds": [(0, None)] * 6}, "bounds must be finite, .*give None"),
     "words": ({"bounds": "wide"}, "bounds must be 6 pairs .* got 'wide'"),
-    "ragged": ({"bounds": [(0, 1)] * 5 + [None]}, "both ends, or none has"),
-    "one end": ({"lower_bounds": np.zeros(6)}, "upper_bounds must be given with the other"),
-    "twice": ({"lower_bounds": np.zeros(6), "bounds": BOUNDS}, "give either"),
+    "ragged": ({"bounds": [(0, 1)] * 5 + [None]}, "both sides or not at all"),
+    "one end": ({"lower_bounds": np.zeros(6)}, "upper_bounds must be given, too"),
+    "twice": ({"lower_bounds": np.zeros(6), "bounds": BOUNDS}, "give one or the other"),
     "end": ({"lower_bounds": np.zeros(5), "upper_bounds": np.ones(6)}, r"lower_bounds must have shape \(6,\).*\(5,\)"),
     "x0": ({"x0": np.zeros(5)}, r"x0 must have shape \(6,\), like a solution; got \(5,\)"),
     "x0 nan": ({"x0": np.full(6, np.nan)}, "x0 must be finite"),
@@ -225,7 +225,7 @@ def test_bad_arguments(name):
 
 
 def test_bad_archives_and_tells():
-    with pytest.raises(InvalidInput, match=r"archive must be one of pyribs's.*got 3, which has no solution_dim"):
+    with pytest.raises(InvalidInput, match=r"archive must be an archive of pyribs.*got 3, which has no solution_dim"):
         LQDEmitter(3)
     whole = GridArchive(solution_dim=2, dims=(3, 3), ranges=RANGES, solution_dtype=np.int32, dtype=None)
     with pytest.raises(InvalidInput, match=r"solutions of real numbers, got int32"):

@@ -94,7 +94,7 @@ def test_a_file_system_without_locks_is_said_to_be_that(tmp_path, monkeypatch, n
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(lock.fcntl, "flock", fail)
-    message = rf"--out .* cannot be locked \({os.strerror(number)}\): its file system has no locks"
+    message = rf"--out .* cannot be locked \({os.strerror(number)}\): its file system does not support locks"
     with pytest.raises(InvalidInput, match=message), locked(tmp_path, "--out"):
         pass
 

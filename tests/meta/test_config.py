@@ -53,7 +53,7 @@ def test_smoke_is_the_smallest_and_all_hold_every_function():
 
 
 def test_an_unknown_preset_lists_those_there_are():
-    with pytest.raises(InvalidInput, match=r"unknown preset 'smal'.*There are: smoke, small, reference, paper"):
+    with pytest.raises(InvalidInput, match=r"unknown preset 'smal'.*Choose from: smoke, small, reference, paper"):
         presets.preset("smal")
 
 
@@ -135,7 +135,10 @@ BAD = {
         {"objective": "quality"},
         "objective must be one of 'fitness', 'novelty', 'qd', 'archive', got 'quality'",
     ),
-    "strategy": ({"strategy": "cma"}, "unknown strategy 'cma'.*There are: sep-cma-es, sep-cma-es-stock, snes, open-es"),
+    "strategy": (
+        {"strategy": "cma"},
+        "unknown strategy 'cma'.*Choose from: sep-cma-es, sep-cma-es-stock, snes, open-es",
+    ),
     "tasks": ({"num_tasks": 70}, "num_tasks must be a multiple of the 22 functions, got 70; 66 or 88 would do"),
     "few tasks": ({"num_tasks": 5}, "num_tasks must be a multiple of the 22 functions, got 5; 22 would do"),
     "no tasks": ({"num_tasks": 0}, "num_tasks must be a whole number of at least 1, got 0"),
@@ -218,7 +221,7 @@ def test_the_first_stage_after_an_imitation_is_that_of_small():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("num_meta_generations=2 sigma=1", "unknown field of a stage 'sigma'.*There are: num_meta_generations, "),
+        ("num_meta_generations=2 sigma=1", "unknown field of a stage 'sigma'.*Choose from: num_meta_generations, "),
         ("num_meta_generations=many", "num_meta_generations must be a whole number, got 'many'"),
         ("num_meta_generations=1e3", "num_meta_generations must be a whole number, got '1e3'"),
         ("num_meta_generations", "num_meta_generations must be a whole number, got ''"),

@@ -158,7 +158,10 @@ def test_the_old_form_is_given_both_in_order():
     [
         (lambda archve: 0.0, "unknown parameter of the objective 'archve'. Did you mean 'archive'"),
         (lambda fitness, archve: 0.0, "unknown parameter of the objective 'archve'. Did you mean 'archive'"),
-        (lambda fitness, descriptor, size: 0.0, "unknown parameter of the objective 'size'.*There are: fitness, desc"),
+        (
+            lambda fitness, descriptor, size: 0.0,
+            "unknown parameter of the objective 'size'.*Choose from: fitness, ",
+        ),
     ],
 )
 def test_a_parameter_that_is_not_known(tiny, function, message):

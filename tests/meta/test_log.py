@@ -156,7 +156,7 @@ def test_a_log_that_was_altered_is_refused(tmp_path, how):
     assert altered != path.read_text()
     path.write_text(altered)
     for use in (read, lambda path: Log(path, COLUMNS), lambda path: Log(path, COLUMNS, resume_at=("step", 1))):
-        with pytest.raises(Unreadable, match=r"log\.csv: line \d is not as it was written"):
+        with pytest.raises(Unreadable, match=r"log\.csv: line \d was altered"):
             use(path)
     assert path.read_text() == altered
 
@@ -172,8 +172,8 @@ def test_an_earlier_log_without_checksums_gets_them(tmp_path):
 
 
 FOREIGN = {
-    "other columns": (b"a,b\n1,2\n", "not this log: its header is .*'a', 'b'.*Move it away"),
-    "no line": (b'{"step": 1}', "not this log"),
+    "other columns": (b"a,b\n1,2\n", "not this run's log: its header is .*'a', 'b'.*Move it away"),
+    "no line": (b'{"step": 1}', "not this run's log"),
     "binary": (b"\xff\xfe\n", "cannot be read as a log"),
     "ragged": (b"step,note\n1,2\n3\n", "line 3 has 1 cells, the header 2"),
     "no counter": (b"note\nx\n", "no column 'step' to resume at"),

@@ -89,7 +89,7 @@ DAMAGES = [truncate, flip, empty, overwrite_with_text, overwrite_with_other_kind
 def test_a_damaged_state_is_passed_over_by_name(filled, tiny, damage):
     newest, second, _ = filled.paths()
     damage(newest)
-    with pytest.warns(UserWarning, match=f"{newest.name}.*Going on from the last good state, .*{second.name}") as seen:
+    with pytest.warns(UserWarning, match=f"{newest.name}.*Continuing from the last.*{second.name}") as seen:
         assert_is(filled.load(), tiny, 6)
     assert len(seen) == 1
 

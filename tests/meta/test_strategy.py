@@ -291,9 +291,9 @@ def test_bad_arrays():
         search.tell(key, state, members[:3], jnp.zeros(4))
     with pytest.raises(InvalidInput, match=r"fitness must have shape \(4,\), got \(4, 1\)"):
         search.tell(key, state, members, jnp.zeros((4, 1)))
-    with pytest.raises(InvalidInput, match="not one of this strategy"):
+    with pytest.raises(InvalidInput, match="the state belongs to another strategy"):
         search.ask(key, strategy("open-es", num_members=4, num_params=3).init(jnp.zeros(3)))
-    with pytest.raises(InvalidInput, match="not one of this strategy"):
+    with pytest.raises(InvalidInput, match="the state belongs to another strategy"):
         search.ask(key, strategy("snes", num_params=4).init(jnp.zeros(4)))
 
 

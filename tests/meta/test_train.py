@@ -374,7 +374,7 @@ def test_a_folder_with_another_run_is_refused_by_its_differences(whole, resume):
 
 
 def test_the_same_run_is_not_begun_anew_by_mistake(whole):
-    with pytest.raises(InvalidInput, match="holds this run, 4 of 4 meta-generations done: give --resume to go on"):
+    with pytest.raises(InvalidInput, match="holds this run, 4 of 4 meta-generations done: give --resume to continue"):
         train(out=whole, quiet=True, **TINY)
 
 
@@ -427,7 +427,7 @@ def test_an_objective_of_ones_own(tmp_path, capsys):
     # The summary calls it by its name, against each of the panel, in lines that fit.
     train(out=whole, resume=True, objective=spread)
     lines = capsys.readouterr().out.splitlines()
-    assert "held-out tasks in spread, over the panel" in " ".join(lines)
+    assert "held-out tasks in spread." in " ".join(lines)
     for rule in PANEL:
         (line,) = (line for line in lines if f"spread   against {rule:7} won" in line)
         row = outcome.card["validation"]["against"]["own"][rule]
@@ -453,7 +453,7 @@ def test_an_objective_of_ones_own(tmp_path, capsys):
     [
         (lambda fitness, descriptor: descriptor[0], r"objective must be a JAX function .* it returned float32\[2\]"),
         (lambda f, d: f + d, r"\(fitness \(8,\), descriptor \(8, 2\)\) -> number \(ValueError"),
-        (lambda speed: 0.0, r"unknown parameter of the objective 'speed'.*There are: fitness, descriptor, archive, "),
+        (lambda speed: 0.0, r"unknown parameter of the objective 'speed'.*Choose from: fitness, descriptor, archive, "),
         (lambda fitness, descriptor: float(fitness[0]), r"objective must be a JAX function .* \(Concretization"),
         (lambda fitness, descriptor: None, r"it returned None"),
         (lambda fitness, descriptor: fitness[0].astype(jnp.complex64), r"it returned complex64\[\]"),
@@ -474,7 +474,7 @@ def test_a_folder_in_use_is_refused(copy):
 
 
 BAD = {
-    "preset": ({"preset": "big"}, "unknown preset 'big'. There are: smoke, small, reference, paper"),
+    "preset": ({"preset": "big"}, "unknown preset 'big'. Choose from: smoke, small, reference, paper"),
     "setting": ({"sigm": 1}, "unknown setting 'sigm'. Did you mean 'sigma'"),
     "objective": (
         {"objective": "speed"},
@@ -496,7 +496,7 @@ def test_bad_input_is_told_before_a_folder_is_made(tmp_path, case):
 
 
 def test_an_unknown_teacher_lists_those_there_are(tmp_path):
-    with pytest.raises(InvalidInput, match=r"unknown rule to imitate 'random'.*There are: ga, ns, dns, me"):
+    with pytest.raises(InvalidInput, match=r"unknown rule to imitate 'random'.*Choose from: ga, ns, dns, me"):
         imitate("random", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -611,7 +611,7 @@ def test_where_the_learning_leads(tmp_path, capsys):
     main(["figure", "learning", first, "--beside", second, "--until", "10000"])
     said = capsys.readouterr().out
     assert (tmp_path / "first" / "learning.png").stat().st_size > 10_000
-    assert "first: 0.749 after 384 meta-generations; its last half brought +0.0" in said
+    assert "first: 0.749 after 384 meta-generations; its last half added +0.0" in said
     assert "second: 0.549 after 384" in said
     for name, leads_to in (("first", 0.79), ("second", 0.59)):
         line = next(line for line in said.splitlines() if line.startswith(name))
@@ -669,12 +669,12 @@ def test_an_imitation_goes_on_without_being_told_of_whom(tmp_path, scripted):
 
 
 BAD_COMMANDS = {
-    "preset": (["train", "--preset", "smal"], "'small' or 'smoke'? There are: smoke, small, reference, paper"),
+    "preset": (["train", "--preset", "smal"], "'small' or 'smoke'? Choose from: smoke, small, reference, paper"),
     "objective": (["train", "--objective", "qdscore"], "--objective must be one of 'fitness', 'novelty', 'qd'"),
-    "strategy": (["train", "--strategy", "adam"], "There are: sep-cma-es, sep-cma-es-stock, snes, open-es"),
+    "strategy": (["train", "--strategy", "adam"], "Choose from: sep-cma-es, sep-cma-es-stock, snes, open-es"),
     "tasks": (["train", "--num-tasks", "64"], "--num-tasks must be a multiple of the 22 functions, got 64; 44 or 66"),
     "init": (["train", "--init", "missing.safetensors"], "--init must be one of none, ga, ns, dns, me, lqd-f, "),
-    "process": (["train", "--process-id", "1"], "--process-id are for --distributed"),
+    "process": (["train", "--process-id", "1"], "--process-id need --distributed"),
     "members": (
         ["train", "--meta-population-size", "2"],
         "--meta-population-size must be a whole number of at least 4",
@@ -707,9 +707,9 @@ BAD_COMMANDS = {
     ),
     "number": (
         ["train", "--distributed", "--num-processes", "2", "--process-id", "2"],
-        "--process-id must be 0 to 1, of --num-",
+        "--process-id must be from 0 to 1, as --num-",
     ),
-    "teacher": (["imitate", "random"], "There are: ga, ns, dns, me"),
+    "teacher": (["imitate", "random"], "Choose from: ga, ns, dns, me"),
 }
 
 

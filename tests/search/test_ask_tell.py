@@ -103,7 +103,7 @@ def test_the_first_asks_are_the_start_points():
 def test_asking_ahead():
     search = lqd.AskTell(**SMALL | {"rule": "ga"})
     start = [search.ask() for _ in range(N // B)]
-    with pytest.raises(lqd.InvalidInput, match="all start points are handed out and nothing was told"):
+    with pytest.raises(lqd.InvalidInput, match="all initial solutions are handed out, and nothing has been told"):
         search.ask()
     for x in reversed(start[2:]):
         search.tell(x, *cone(x))
@@ -235,7 +235,7 @@ def test_a_first_tell_that_fails_can_be_repeated():
 
 
 def test_no_result_before_the_first_tell():
-    with pytest.raises(lqd.InvalidInput, match="nothing was told yet"):
+    with pytest.raises(lqd.InvalidInput, match="nothing has been told yet"):
         lqd.AskTell(**SMALL).result()
 
 
@@ -317,7 +317,7 @@ def test_after_nan_and_nothing_feasible(tmp_path):
 def test_own_code_has_to_be_given_again(tmp_path):
     search = go_on(lqd.AskTell(**UNTUNED, rule=_own_rule, reproduction=_own_operator), N // B + 2)
     search.save(tmp_path / "search")
-    with pytest.raises(lqd.InvalidInput, match=r"search: the run used a rule of its own \(_own_rule\): give rule="):
+    with pytest.raises(lqd.InvalidInput, match=r"search: the run used a custom rule \(_own_rule\): give rule="):
         lqd.AskTell.load(tmp_path / "search")
     with pytest.raises(lqd.InvalidInput, match="search: the run used the operator '_own_operator': give reproduction="):
         lqd.AskTell.load(tmp_path / "search", rule=_own_rule)

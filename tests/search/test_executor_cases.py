@@ -127,7 +127,7 @@ def ragged_names(x):
 RIGHT = (plain, scales_in_place, views, reuses_buffers, reuses_lists, reuses_objects, odd_memory, from_jax, late)
 FAILING = (exits_sometimes,)
 WRONG = {
-    always_exits: (lqd.EvaluationFailed, "died at each of 5 solutions in a row.*SystemExit"),
+    always_exits: (lqd.EvaluationFailed, "died on each of 5 solutions in a row.*SystemExit"),
     raises_what_is_no_exception: (lqd.EvaluationFailed, "Odd: out of the ordinary"),
     ragged_descriptors: (lqd.InvalidInput, None),
     ragged_extras: (lqd.InvalidInput, None),

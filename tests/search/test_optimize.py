@@ -577,7 +577,7 @@ def test_descriptors_that_are_not_finite_count_as_nan():
     result = lqd.optimize(evaluate, **SMALL)
     assert result.num_nan > 0
     assert np.isfinite(result.descriptor).all()
-    with pytest.raises(lqd.InvalidInput, match="a descriptor not finite"):
+    with pytest.raises(lqd.InvalidInput, match="a descriptor is not finite"):
         lqd.optimize(evaluate, **SMALL | {"on_nan": "raise"})
 
 

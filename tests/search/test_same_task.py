@@ -176,9 +176,9 @@ def test_another_generator_of_random_numbers_is_another_run(tmp_path):
     given = {"checkpoint": tmp_path, "resume": True}
     lqd.optimize(sphere, **given, **GIVEN)
     with jax.default_prng_impl("rbg"):
-        with pytest.raises(lqd.InvalidInput, match=r"random numbers of JAX \('threefry2x32', now 'rbg'\)"):
+        with pytest.raises(lqd.InvalidInput, match=r"random number generator of JAX \('threefry2x32', now 'rbg'\)"):
             lqd.optimize(sphere, **given, **LONGER)
-        with pytest.raises(lqd.InvalidInput, match="random numbers of JAX"):
+        with pytest.raises(lqd.InvalidInput, match="random number generator of JAX"):
             lqd.AskTell.load(tmp_path / "state.safetensors")
     lqd.optimize(sphere, **given, **LONGER)
 

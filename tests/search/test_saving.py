@@ -161,7 +161,7 @@ def test_a_folder_is_one_runs_alone(tmp_path):
 def test_bad_input(tmp_path):
     lqd.optimize(on_host, checkpoint=tmp_path, **GIVEN | {"num_evaluations": 24})
     for given, message in [
-        ({}, "holds a run already: give resume=True"),
+        ({}, "already holds a run: give resume=True"),
         ({"resume": True, "seed": 1}, r"differs in seed \(0, now 1\)"),
         ({"resume": True, "rule": "ga"}, "differs in rule"),
         ({"resume": True, "rule": lqd.rule("dns", k=5)}, "differs in rule"),
@@ -176,7 +176,7 @@ def test_bad_input(tmp_path):
         lqd.optimize(evaluate, checkpoint=tmp_path, resume=True, backend="jax", **GIVEN)
     state = tmp_path / "state.safetensors"
     state.write_bytes(state.read_bytes()[:-20])
-    with pytest.raises(lqd.Unreadable, match="not a whole safetensors file"):
+    with pytest.raises(lqd.Unreadable, match="not a complete safetensors file"):
         lqd.optimize(on_host, checkpoint=tmp_path, resume=True, **GIVEN)
     (tmp_path / "file").touch()
     with pytest.raises(lqd.InvalidInput, match="cannot be written to"):

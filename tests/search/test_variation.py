@@ -464,7 +464,7 @@ def _exploding(x):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_descriptors_that_grow_are_warned_about_once(backend):
     given = SMALL | {"bounds": None, "rule": "ns", "line_sigma": 3.0, "num_evaluations": N + 140 * B}
-    with pytest.warns(UserWarning, match=r"descriptor [01] is spread over .*Give descriptor_bounds") as caught:
+    with pytest.warns(UserWarning, match=r"descriptor [01] now spreads over .*Give descriptor_bounds") as caught:
         lqd.optimize(_exploding, backend=backend, **given)
     assert len(caught) == 1
     with warnings.catch_warnings():

@@ -91,7 +91,7 @@ def test_who_dies_once_is_evaluated_after_all(tmp_path, monkeypatch):
 @pytest.mark.long
 def test_if_all_die_it_ends(monkeypatch):
     monkeypatch.setattr(host, "HOPELESS", 2)
-    with pytest.raises(lqd.EvaluationFailed, match=r"died at each of 2 solutions in a row.*__main__") as error:
+    with pytest.raises(lqd.EvaluationFailed, match=r"died on each of 2 solutions in a row.*__main__") as error:
         lqd.optimize(functions.always_deadly, executor=1, **GIVEN)
     assert error.value.result is None
 
@@ -170,7 +170,7 @@ def test_a_pool_that_cannot_be_replaced_says_so():
 
     with pytest.raises(lqd.InvalidInput, match=r"a node went down.*executor=lambda"):
         lqd.optimize(functions.plain, executor=Broken(), **GIVEN)
-    with pytest.raises(lqd.EvaluationFailed, match="died at each of 5 solutions"):
+    with pytest.raises(lqd.EvaluationFailed, match="died on each of 5 solutions"):
         lqd.optimize(functions.plain, executor=Broken, **GIVEN)
 
 

@@ -1,7 +1,7 @@
-"""The best solution of a run and some of its last population, evaluated again: what they are worth without luck.
+"""The best solution of a run and some of its last population, evaluated again, to see what they are worth without luck.
 
 A simulator begins each episode with a random reset, and the highest of thousands of such returns is also the luckiest
-one. What is reported of robots is therefore measured after the run, on resets that it never saw: the mean return and
+one. Results on robots are therefore measured after the run, on resets that it never saw: the mean return and
 the mean descriptor of the run's best solution and of `NUM_ELITES` individuals of its last population, drawn at random
 from the filled slots (the fittest would be the luckiest again).
 
@@ -27,7 +27,8 @@ MEASURES = ("best_again", "elites_again", "novelty_again", "num_failed_again")  
 def measured(tasks: TaskBatch, state: loop.State, num_resets: int) -> dict[str, Float[Array, "*any K"]]:
     """Of every run: `MEASURES`, and `again.*`: the best's genotype and all means that these are made of.
 
-    An episode that is not finite is left out and counted; who has no other, or an empty slot, has fitness `-inf`.
+    An episode that is not finite is left out and counted; an individual with no other, or an empty slot, has fitness
+    `-inf`.
     """
     x, is_there = jax.vmap(_drawn)(_keys(state, 0), state.population)
     x = jnp.concatenate([state.best.x, x], axis=1)

@@ -1,9 +1,9 @@
 """`lqd bench --suite generalisation`: the trained rules far from what they were trained on, without any tuning.
 
 Higher dimensions, other population sizes, descriptors of other dimensions, functions never trained on, the arm. Win
-rates are paired by instance, ties half; novelty and QD score in units of the other rule's. The table is read for its
-lowest and highest numbers, which are chosen after looking: the intervals are so wide that those of all settings hold
-together, with 95 %.
+rates are paired by instance, ties half; novelty and QD score in units of the other rule's. Readers look for the
+lowest and highest numbers of the table, a choice made after the fact: so the intervals are wide enough that those of
+all settings hold together, with 95 % confidence.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ from lqd.bench.settings import ARM, Setting
 from lqd.errors import unknown
 from lqd.io import manifest
 from lqd.io.files import write_bytes
+from lqd.io.terminal import number
 from lqd.rules.catalogue import FITTED, HANDMADE
 from lqd.tasks.bbob import instances
 
@@ -74,7 +75,7 @@ def run(preset: str, out: pathlib.Path, progress: OnPiece = lambda *_: None) -> 
 def rows(setting: str, tables: dict[str, Table], num_settings: int) -> list[dict[str, Any]]:
     """One row per trained rule: against each hand-made one, each number with its interval.
 
-    The arm's box is just what it can reach: MAP-Elites is not run with another.
+    The arm's box is exactly what it can reach, so MAP-Elites is not run with another.
     """
     tables = {FITTED: tables["me"]} | tables
     confidence = 1 - 0.05 / num_settings  # Bonferroni's
@@ -116,11 +117,11 @@ def cell(row: dict[str, Any], name: str) -> str:
     low, high = row[f"{name}_interval"]
     if name.startswith("fitter"):
         return f"{100 * value:.0f} % ({100 * low:.0f} to {100 * high:.0f})"
-    return f"{value:.3g} ({low:.3g} to {high:.3g})"
+    return f"{number(value)} ({number(low)} to {number(high)})"
 
 
 def markdown(content: dict[str, Any]) -> str:
-    """The table, for people."""
+    """The table as Markdown."""
     made = content["made"]
     num_seeds = max(setting["num_seeds"] for setting in content["settings"].values())
     functions = next(iter(content["settings"].values()))["functions"]

@@ -1,8 +1,8 @@
 """`lqd bench --suite landscape`: the score that a newcomer of median fitness would get, anywhere in descriptor space.
 
 Populations evolve under each rule on Rastrigin (dimension 16, no noise, no rotation, as in the paper's figure); at
-several generations a newcomer is put at every point of a square of descriptors, and the rule scores everybody. Kept are
-its score, and the share of the population that it outranks: that one means the same for every rule and generation.
+several generations a newcomer is put at every point of a square of descriptors, and the rule scores all. What is kept
+is its score and the share of the population that it outranks, which means the same for every rule and generation.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ class Size:
 
 
 def run(size: Size, folder: pathlib.Path, progress: OnPiece = lambda *_: None) -> dict[str, Any]:
-    """Computes what is missing of RULE.safetensors: `generation`, `fitness`, `descriptor`, `axis`, `score`, `share`."""
+    """Computes the missing RULE.safetensors files: `generation`, `fitness`, `descriptor`, `axis`, `score`, `share`."""
     setting = settings.Setting(
         functions=(FUNCTION,), num_seeds=2, num_generations=size.num_generations, min_dim=DIM, max_dim=DIM,
         rotate=False, num_rows=size.num_frames,
@@ -71,7 +71,7 @@ def _frames(sizes: tuple[int, int], rule: protocol.Rule, keys, field: settings.F
 def _landscapes(rule: protocol.Rule, fitness: Float[Array, "T N"], descriptor: Float[Array, "T N 2"], axis):
     """Score of the newcomer and the share it outranks, (frames, R, R): rows are the second descriptor."""
     rule = protocol.ready(rule)
-    key = jax.random.key(0)  # none of these rules draws lots
+    key = jax.random.key(0)  # none of these rules is random
 
     def at(fitness, descriptor, place):
         filled = fitness > -jnp.inf

@@ -1,4 +1,4 @@
-"""Several settings and rules: what to run, running what is missing, and the tables of what came out."""
+"""Several settings and rules: what to run, running what is missing, and tables of the results."""
 
 import dataclasses
 import pathlib
@@ -19,7 +19,7 @@ OnPiece = Callable[[str, int, int], None]  # what runs now, how many pieces are 
 
 
 class Part(NamedTuple):
-    """A setting and the rules that run under it; `together` where that is faster: on a simulator."""
+    """A setting and the rules that run under it; `together` if that is faster, as on a simulator."""
 
     setting: Setting
     rules: tuple[str, ...]
@@ -31,14 +31,14 @@ Plan = dict[str, Part]
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """What the parts of a plan gave: part -> rule -> table; and how the pieces came about: part -> piece -> facts."""
+    """The results of a plan: part -> rule -> table; and how the pieces were made: part -> piece -> facts."""
 
     plan: Plan
     tables: dict[str, dict[str, Table]]
     made: dict[str, dict[str, dict[str, Any]]]
 
     def facts(self) -> dict[str, Any]:
-        """On what and with which versions it ran, when the last piece was made, and how long all took."""
+        """The devices and versions of a part, when its last piece was made, and how long all of them took."""
         pieces = [piece for part in self.made.values() for piece in part.values()]
         last = max(pieces, key=lambda piece: piece["at"])
         devices = sorted({device for piece in pieces for device in piece["devices"]})

@@ -29,7 +29,7 @@ class Folder:
 
     @property
     def caveat(self) -> str:
-        """What every figure says of results that are not of the paper's size; empty if they are."""
+        """The note on every figure of results that are not of the paper's size; empty if they are."""
         preset = self.manifest["preset"]
         return "" if preset == "paper" else f"{preset.upper()} PRESET, not the paper's size. "
 
@@ -38,13 +38,13 @@ class Folder:
         return self.manifest["parts"]
 
     def part(self, name: str, figure: str) -> dict[str, Any]:
-        """What is known of a part; a figure that needs one that was not run says so."""
+        """The description of a part; an error for a part that was not run."""
         if name not in self.parts:
             raise self.missing(figure)
         return self.parts[name]
 
     def missing(self, suite: str) -> InvalidInput:
-        """What to raise where the results of a suite are needed and not there."""
+        """The error to raise if the results of a suite are missing."""
         return InvalidInput(f"{self.path} has no results for {suite!r}: lqd bench --suite {suite} --out {self.path}")
 
     @functools.cached_property
@@ -106,7 +106,7 @@ class Folder:
         return {m: _placed(rows[m], places, axes) for m in there}
 
     def num_resets(self, part: str) -> int:
-        """On how many fresh resets of a simulator what was found was evaluated again; 0: not at all."""
+        """On how many fresh resets of a simulator the results were evaluated again; 0: not at all."""
         return int(self.parts[part]["setting"].get("num_resets", 0))
 
     def best(self, part: str, rule: str) -> np.ndarray:
@@ -140,7 +140,7 @@ class Folder:
 
 
 def _placed(values, places: np.ndarray, axes: list[np.ndarray]) -> np.ndarray:
-    """Numbers where they belong."""
+    """Numbers put where they belong."""
     found = np.empty([len(axis) for axis in axes])
     found[tuple(places)] = values.to_numpy(np.float64)
     return found
@@ -148,7 +148,7 @@ def _placed(values, places: np.ndarray, axes: list[np.ndarray]) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class _Made:
-    """What is shown of how results came about."""
+    """How results were made, as far as it is shown."""
 
     devices: tuple[str, ...]
     versions: dict[str, str]

@@ -1,7 +1,7 @@
 """Benchmarks in pieces: a rule under a setting, all seeds of all functions in one program, one file each.
 
-A finished piece is kept and not run again; a piece that belongs to other settings or other weights is. So a bench can
-be interrupted anywhere, and one piece can be redone by deleting its file.
+A finished piece is kept and not run again, unless it belongs to other settings or other weights. So a bench can be
+interrupted anywhere, and one piece can be redone by deleting its file.
 """
 
 import dataclasses
@@ -90,11 +90,11 @@ class Bench:
         return jnp.asarray(self._piece("random-search", {}, compute)["f_rand"])
 
     def measure(self, name: str) -> Table:
-        """Final populations of a rule: an array (seeds, columns) per measure; and (rows, seeds, columns) on the way.
+        """Final populations of a rule: an array (seeds, columns) per measure; and (rows, seeds, columns) of histories.
 
         "me" comes first: the others are compared at the slots that it fills, and say so if its piece is not there.
         "me-fitted" is the same rule with a box fitted to each task; `RULE@random` (or `@zero`) is the rule with
-        descriptors that say nothing.
+        uninformative descriptors.
         """
         alter, f_rand = _alter(name), self.anchors()
 
@@ -114,7 +114,7 @@ class Bench:
     ) -> None:
         """The rules that are missing, side by side: a simulator takes hardly longer for several than for one.
 
-        Their state is kept on the way, and when time is up (`until`, as `time.perf_counter` says it), which raises
+        Their state is kept from time to time, and when time is up (`until`, by `time.perf_counter`), which raises
         `OutOfTime`. `look` is told the generation. Of rules that ran with fewer seeds only the other seeds run.
         """
         names = in_order(names)
@@ -165,7 +165,7 @@ class Bench:
         shutil.rmtree(rest.folder)
 
     def _num_seeds_kept(self, name: str, about: dict[str, Any]) -> int:
-        """How many seeds are kept of a rule that is to have more."""
+        """How many seeds of a rule are kept, where it is to have more."""
         kept, wanted = self._kept(name), self._description(about)
         if kept is None:
             return 0
@@ -184,7 +184,7 @@ class Bench:
         return {measure: self._by_seed(np.asarray(value)) for measure, value in found.items()}
 
     def piece(self, name: str, about: dict[str, Any], compute: Callable[[Rule], Table]) -> Table:
-        """Something computed of a rule, from what is kept or anew."""
+        """Something computed for a rule: read if it is kept, else computed anew."""
         return self._piece(name, about | self._about(name), lambda: compute(self._rule(name)))
 
     def _by_seed(self, values: np.ndarray) -> np.ndarray:
@@ -193,7 +193,7 @@ class Bench:
         return np.ascontiguousarray(np.swapaxes(by_column, -1, -2))
 
     def _num_compared(self, name: str, tables: Mapping[str, Table] | None = None) -> dict[str, Float[Array, " K"]]:
-        """Slots that MAP-Elites fills on each task: with so many individuals of each rule, novelty is compared."""
+        """Slots that MAP-Elites fills on each task: novelty is compared at this number of individuals of each rule."""
         if name in MAP_ELITES or _alter(name):
             everybody = jnp.full(self.field.tasks.num_tasks, float(self.setting.population_size))
             return {AT_FITTED_SLOTS if name == FITTED else "novelty_rarefied": everybody}
@@ -243,7 +243,7 @@ class Bench:
         return json.loads(json.dumps({"setting": dataclasses.asdict(self.setting)} | about))
 
     def _kept(self, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any], dict[str, Any]] | None:
-        """What is kept under a name: the arrays, of what they are, and how they were made."""
+        """What is kept under a name: the arrays, what they belong to, and how they were made."""
         try:
             arrays, description = read_arrays(self.folder / f"{name}.safetensors", "piece")
         except Unreadable:
@@ -291,7 +291,7 @@ def _alter(name: str) -> Callable | None:
 
 
 def _measured(state: loop.State, measured_with: tuple[Field, Any]) -> dict[str, Float[Array, " K"]]:
-    """What a row says of every task, given the tasks and what random search reaches there."""
+    """The measures of a row, for every task, given the tasks and what random search reaches there."""
     (field, f_rand), population = measured_with, state.population
     found = jax.vmap(metrics.measure)(population.fitness, population.descriptor)
     qd = jnp.full_like(found["novelty"], jnp.nan)

@@ -1,4 +1,4 @@
-"""What a bench runs on: functions or one task, seeds, sizes; and the tasks that this means."""
+"""What a bench runs on: functions or one task, seeds, sizes; and the resulting tasks."""
 
 import dataclasses
 from typing import NamedTuple
@@ -23,9 +23,9 @@ ARM = ("arm",)
 class Setting:
     """Fresh noiseless instances of some functions, one of each function (and dimension, in `dims`) per seed.
 
-    Or one task of its own, the arm or a robot (`brax/...`), whose episodes have so many steps; its seeds may begin at
-    another than 0. `num_rows` times, at ever longer intervals, the state of the runs is written down; the last is the
-    end. Where evaluations are a matter of luck, what was found is evaluated again `num_resets` times.
+    Or a single task, the arm or a robot (`brax/...`) with episodes of a given length; its seeds need not begin at 0.
+    The state of the runs is recorded `num_rows` times, at ever longer intervals, the last time at the end. Where
+    evaluations depend on luck, the results are evaluated again `num_resets` times.
     """
 
     functions: tuple[str, ...] = instances.TRAINING_SET
@@ -68,7 +68,7 @@ class Setting:
 
     @property
     def rows(self) -> np.ndarray:
-        """The generations after which the state is written down."""
+        """The generations after which the state is recorded."""
         if self.num_rows == 1:
             return np.asarray([self.num_generations])
         return np.unique(np.rint(np.geomspace(1, self.num_generations, self.num_rows)).astype(int))
@@ -132,7 +132,7 @@ SHARE = 0.95  # chosen by benchmarks/fitted_box.py; docs/decisions.md has its ta
 
 def fitted(key: Key[Array, ""], field: Field, share: float = SHARE, times: float = 1.0) -> Field:
     """The same landscapes with squares that hold just this share of the coordinates that descriptors of random points
-    have, or so many `times` as wide.
+    have, or `times` as wide.
 
     Nothing but the task goes into it: each has points of its own, uniform in the box of genotypes.
     """
@@ -144,7 +144,7 @@ def fitted(key: Key[Array, ""], field: Field, share: float = SHARE, times: float
 
 @jax.jit
 def _reach(key, batch: instances.LandscapeBatch, share) -> Float[Array, " K"]:
-    """From the middle, how far the descriptors' coordinates reach."""
+    """How far the descriptors' coordinates reach from the middle."""
     low, high = batch.bounds
     keys = jax.vmap(lambda k: jax.random.fold_in(key, k))(jnp.arange(batch.num_tasks))
     uniform = jax.vmap(lambda key: jax.random.uniform(key, (NUM_POINTS, batch.dim), jnp.float32))(keys)

@@ -1,4 +1,4 @@
-"""Runs of several rules on the seeds of one slow task, side by side: what each would do alone, evaluated in one call.
+"""Runs of several rules on the seeds of one slow task, side by side: each as it would be alone, evaluated in one call.
 
 A simulator takes hardly longer for the children of seven rules than for those of one, but long enough for a run to be
 interrupted: once a minute all states go into a file to resume from.
@@ -29,24 +29,24 @@ KEEP_S, KEEP_SHARE = 60.0, 0.05  # from one state to the next, and of the time f
 
 
 class OutOfTime(Exception):
-    """The time limit came first; what was done is kept."""
+    """The time limit was reached; finished work is kept."""
 
 
 class Kept:
-    """The file with the states of runs on their way; `about` says of which runs."""
+    """The file with the states of unfinished runs; `about` says which runs."""
 
     def __init__(self, path: pathlib.Path, about: dict[str, Any]):
         self.path, self.about = path, about
 
     def fits(self) -> bool:
-        """Whether something is kept of just these runs."""
+        """Whether the kept states are those of exactly these runs."""
         try:
             return read_arrays(self.path, KIND)[1] == self.about
         except Unreadable:
             return False
 
     def read(self, like: list[loop.State]) -> tuple[list[loop.State], Rows] | None:
-        """What is kept of just these runs."""
+        """The kept states of exactly these runs."""
         if not self.fits():
             return None
         try:
@@ -55,7 +55,7 @@ class Kept:
                 saving.restored(one, saving.under(f"states.{i}.", arrays), self.path) for i, one in enumerate(like)
             ]
             return states, saving.rows_from(arrays)
-        except (Unreadable, KeyError):  # not ours: begin anew
+        except (Unreadable, KeyError):  # not of these runs: begin anew
             return None
 
     def write(self, states: list[loop.State], rows: Rows) -> None:
@@ -113,7 +113,7 @@ def run(
         raise OutOfTime(f"generation {int(ran.states[0].generation):,} of {setting.num_generations:,} is kept")
     if ran.stopped_by is not None:
         raise ran.failure or KeyboardInterrupt
-    if setting.num_resets:  # more is to come, which may be cut
+    if setting.num_resets:  # there is more to do, which may be cut
         kept.write(ran.states, ran.rows)
     is_row = np.isin(ran.rows.generation, setting.rows)
     of_each = [slice(i * num, (i + 1) * num) for i in range(len(rules))]

@@ -7,8 +7,8 @@ population; the scripts have 32,768), MAP-Elites on [-10 sqrt(n), 10 sqrt(n)]^2 
 function (`me-fitted`; the boxes of the arm and of the robots stay); robots with population 1,024 (3,902 generations;
 the scripts have 4,096). `scaled` has the paper's functions and seeds at the budget of training, and robots as far as
 minutes on a GPU allow; `longer` is the same with the two cheapest robots for six times as long. `quick` has fewer
-functions and seeds too; robots in it only show that they run. What is not of the paper's size is marked as such in
-every figure.
+functions and seeds too; robots in it only show that they run. Results that are not of the paper's size are marked as
+such in every figure.
 """
 
 import dataclasses
@@ -30,13 +30,13 @@ from lqd.tasks.brax import ROBOTS
 
 RULES = (*HANDMADE, FITTED, *LEARNED)
 GRID_FUNCTIONS = ("rastrigin", "linear_slope", "schaffers_f7", "katsuura")
-BLIND = "lqd-f@random"  # with descriptors that say nothing
+BLIND = "lqd-f@random"  # with uninformative descriptors
 MILLION_EVALUATIONS = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Robots:
-    """Which robots there are, and how large their part is, where it is not as large as the rest."""
+    """Which robots there are, and the size of their part, if it differs from the rest."""
 
     num_seeds: int
     num_evaluations: int
@@ -62,7 +62,7 @@ class Preset:
     def setting(self, population_size: int = 128, **given) -> Setting:
         """The budget is in evaluations: a larger population has fewer generations. A quarter of it are offspring.
 
-        It pays for the start population, and then for as many whole generations as there are in the rest.
+        It covers the initial population, and then as many whole generations as the rest allows.
         """
         batch_size = population_size // 4
         num_evaluations = given.pop("num_evaluations", self.num_evaluations)
@@ -181,7 +181,7 @@ def plan(suite: str | Iterable[str], preset: Preset) -> Plan:
 
 
 def sized(suite: str, preset: str, num_seeds: int | None = None) -> Preset:
-    """The preset of that name, with so many seeds instead of its own."""
+    """The preset of this name, with another number of seeds if one is given."""
     if suite not in NAMES:
         raise unknown("suite", suite, NAMES)
     if preset not in PRESETS:
@@ -256,7 +256,7 @@ def folders(out: pathlib.Path, preset: str, planned: Iterable[str], is_whole: bo
 
 
 def _suites_in(out: pathlib.Path, preset: str, size: Preset) -> list[str]:
-    """What was run into the folder before; an error if it was of another preset or with more seeds."""
+    """The suites already in the folder; an error if they are of another preset or have more seeds."""
     path = out / "manifest.json"
     if not path.exists():
         return []
@@ -297,7 +297,7 @@ def budgets(found: dict[str, Any]) -> str:
 
 
 def content(suites: Sequence[str], preset: str, results: Results) -> dict[str, Any]:
-    """What the manifest says: the settings, and how every piece came about."""
+    """The content of the manifest: the settings, and how every piece was made."""
     parts = {
         name: {
             "setting": dataclasses.asdict(part.setting),

@@ -4,14 +4,20 @@ Its fields are the flags, its docstring is the help, its `main` is what it does.
 needed for `lqd --help`, such as Matplotlib and pandas, is imported where it is used.
 """
 
+import functools
 import io
+import operator
 import os
 import pathlib
+import platform
 import sys
-from typing import Annotated
+import typing
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import tyro
 
+from lqd.cli import flags, learning
 from lqd.cli.bench import Bench
 from lqd.cli.demo import Demo
 from lqd.cli.figure import Figure
@@ -52,21 +58,49 @@ Command = (
 )
 
 
+ABOUT = """Learned Quality-Diversity: diverse sets of good solutions.
+
+See also `lqd COMMAND --help` and `lqd --version`."""
+
+
 def parse(args: list[str] | None = None) -> Command:
     """The command that the words on the command line name."""
-    description = "Learned Quality-Diversity: diverse sets of good solutions."
-    command: Command = tyro.cli(
-        Command, args=args, prog="lqd", description=description, config=(tyro.conf.OmitArgPrefixes,)
-    )
+    words = sys.argv[1:] if args is None else args
+    with flags.with_defaults(learning.defaults(words)):
+        command: Command = tyro.cli(
+            _with_help(words), args=words, prog="lqd", description=ABOUT, config=(tyro.conf.OmitArgPrefixes,)
+        )
     if isinstance(command, Learning):
-        command.remember(sys.argv[1:] if args is None else args)
+        command.remember(words)
     return command
+
+
+def _with_help(words: Sequence[str]) -> Any:
+    """The commands as tyro is to show them: the one that was chosen with all of its description."""
+    shown = []
+    for command in typing.get_args(Command):
+        kind, named = typing.get_args(command)
+        text = (flags.description if named.name in words[:1] else flags.summary)(kind)
+        shown.append(Annotated[flags.described(kind), tyro.conf.subcommand(named.name, description=text)])
+    return functools.reduce(operator.or_, shown)
+
+
+def version() -> str:
+    """Of lqd, and of what decides how it runs."""
+    import jax
+
+    import lqd
+
+    return f"lqd {lqd.__version__} (jax {jax.__version__}, Python {platform.python_version()})"
 
 
 def main(args: list[str] | None = None) -> None:
     """Entry point; bad input ends with one line on stderr and status 2."""
     say_anything()
     try:
+        if (sys.argv[1:] if args is None else args) == ["--version"]:
+            print(version())
+            return
         command = parse(args)
         _keep_compiled_programs()
         command.main()
@@ -75,18 +109,18 @@ def main(args: list[str] | None = None) -> None:
         raise _end(error, 2) from None
     except KeyboardInterrupt as error:
         raise _end(error or "interrupted", 130) from None
-    except BrokenPipeError:  # `lqd rules | head`: whoever reads has enough
+    except BrokenPipeError:  # `lqd rules | head`: the reader has enough
         _forget_output()
         raise SystemExit(141) from None
     except OSError as error:
-        if error.filename is None:  # no file of ours: what was found is kept, only telling it failed
+        if error.filename is None:  # not a file of ours: results are kept, only printing failed
             _forget_output()
             raise _end(f"the output cannot be written ({error.strerror or error}).", 1) from None
         raise _end(f"{_shown(error.filename)}: {error.strerror or error}.", 2) from None
 
 
 def say_anything() -> None:
-    """A file may be called by bytes that are no text; a message about it can be written all the same."""
+    """Lets messages be written about a file whose name is not valid text."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

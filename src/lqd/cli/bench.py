@@ -14,30 +14,30 @@ from lqd.errors import InvalidInput, unknown
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """Run the experiments behind a figure of the paper, or check what is claimed of the trained rules.
+    """Run the experiments behind a figure of the paper, or check the claims about the trained rules.
 
-    Every finished piece is kept in the folder, so that a bench that was interrupted goes on where it stopped, and one
-    piece can be redone by deleting its file. `all` ends with every figure and the report.
+    Every finished piece is kept in the folder, so an interrupted bench continues from where it stopped. To redo a
+    piece, delete its file. The suite `all` ends with every figure and the report.
     """
 
     suite: str = "claims"
-    """pareto, bars-train, bars-ood, grid, landscape, ablation, diversity, robots,
-    robots-aggregate, all; or claims, generalisation"""
+    """Experiments of the paper: pareto, bars-train, bars-ood, grid, landscape, ablation, diversity, robots,
+    robots-aggregate, or all of them; ours: claims, generalisation."""
     preset: str = "quick"
-    """quick (2 CPU cores; `all` in under 20 minutes), scaled, longer (two robots, six times the evaluations), paper
-    (the paper's size, on a GPU); claims and generalisation: quick or full (a GPU; claims also at a million
-    evaluations)."""
+    """For the paper's experiments: quick (`all` takes under 20 minutes on 2 CPU cores), scaled, longer (two robots, six
+    times the evaluations) or paper (the paper's size, on a GPU). For claims and generalisation: quick or full (on a
+    GPU; claims also at a million evaluations)."""
     seeds: int | None = None
-    """Instances of each function, instead of the preset's number. More than the folder has: they are added."""
+    """Instances of each function, instead of the preset's number. If the folder has fewer, the others are added."""
     only: tuple[str, ...] = ()
-    """Parts of the suite, such as hopper or train. Only their pieces are written, so that several processes can share a
-    folder, each with other parts; the command without --only takes all pieces from there and writes the report."""
+    """Run only these parts of the suite, such as hopper or train, and write only their pieces. Several processes can
+    share a folder, each with its own parts; then the command without --only collects them and writes the report."""
     time_limit_s: float | None = None
-    """Stop after this many seconds, with status 3. The same command goes on from there."""
+    """Stop after this many seconds, with exit status 3. The same command continues from there."""
     out: pathlib.Path | None = None
     """Folder for the results; default runs/SUITE."""
     quiet: bool = False
-    """No progress bar."""
+    """Show no progress bar."""
 
     def main(self) -> None:
         from lqd.bench import claims, generalisation, suites
@@ -50,10 +50,10 @@ class Bench:
         if self.preset not in presets:
             raise unknown("preset", self.preset, presets)
         if self.seeds is not None and self.suite in own:
-            raise InvalidInput(f"seeds is for the figures' suites; {self.suite!r} has a fixed number.")
+            raise InvalidInput(f"--seeds is for the paper's suites; {self.suite!r} has a fixed number of seeds.")
         for name in ("only", "time_limit_s"):
             if getattr(self, name) not in ((), None) and self.suite in own:
-                raise InvalidInput(f"--{name.replace('_', '-')} is for the figures' suites, not for {self.suite!r}.")
+                raise InvalidInput(f"--{name.replace('_', '-')} is for the paper's suites, not for {self.suite!r}.")
         out = self.out or pathlib.Path("runs") / self.suite
         size = presets[self.preset]
         planned = size if self.suite in own else suites.parts(self.suite, size, self.only)
@@ -101,12 +101,10 @@ class Bench:
                 else:
                     suites.run(self.suite, self.preset, out, progress, self.seeds, until)
         except OutOfTime as error:
-            print(f"lqd: time is up: {error}; the same command goes on from there.", file=sys.stderr)
+            print(f"lqd: time is up: {error}; the same command continues from there.", file=sys.stderr)
             raise SystemExit(3) from None
         if self.only:
-            print(
-                f"Kept the pieces of {', '.join(self.only)} in {out / 'pieces'}; without --only, all are put together."
-            )
+            print(f"Kept the pieces of {', '.join(self.only)} in {out / 'pieces'}; run without --only to collect all.")
             return
         folder = Folder(out)
         found = verdicts(folder)

@@ -9,13 +9,13 @@ from lqd.io import terminal
 
 @contextlib.contextmanager
 def pieces_bar(quiet: bool):
-    """A function to be called with what runs now, and how many pieces are done of how many."""
+    """Yields a function to call with what is running, how many pieces are done, and of how many."""
     if quiet:
         yield lambda label, done, total: None
         return
-    with terminal.progress("bar", "count", "{task.description}", "left") as progress:
-        bar = progress.add_task("", total=None)
-        yield lambda label, done, total: progress.update(bar, description=label, completed=done, total=total)
+    with terminal.progress() as progress:
+        bar = progress.add_task("", total=None, facts=terminal.COMPILING)
+        yield lambda label, done, total: progress.update(bar, facts=(label,), completed=done, total=total)
 
 
 def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
@@ -32,10 +32,12 @@ def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
 
 @contextlib.contextmanager
 def generations_bar(label: str, num_generations: int, quiet: bool):
-    """A function to be called with the generation reached; shows the time left on a terminal."""
+    """Yields a function to call with the generation reached; the bar shows the time left."""
     if quiet:
         yield lambda generation: None
         return
-    with terminal.progress("{task.description}", "bar", "count", "generations", "left") as progress:
-        bar = progress.add_task(label, total=num_generations)
-        yield lambda generation: progress.update(bar, completed=generation)
+    with terminal.progress() as progress:
+        bar = progress.add_task(label, total=num_generations, unit="generations", facts=terminal.COMPILING)
+        yield lambda generation: progress.update(
+            bar, completed=generation, facts=() if generation else terminal.COMPILING
+        )

@@ -15,23 +15,23 @@ from lqd.tasks.task import start_scale
 
 @dataclasses.dataclass(frozen=True)
 class Demo:
-    """Watch several rules fill the reachable square of a robot arm, and compare them in one picture."""
+    """Watch several rules fill everything that a robot arm can reach, and compare them in one picture."""
 
     out: pathlib.Path = pathlib.Path("runs/demo")
     """Folder for the picture and the results."""
     rules: tuple[str, ...] = ("ga", "me", "dns", "lqd-fn")
-    """Names that `lqd rules` lists."""
+    """Rules to compare, by the names that `lqd rules` lists."""
     task: str = "arm"
-    """A name that `lqd tasks` lists."""
+    """A task that `lqd tasks` lists."""
     num_evaluations: int = 200_000
     """Evaluations per rule."""
     population_size: int = 512
-    """Solutions kept; four generations make as many offspring."""
+    """Solutions kept. Each generation has a quarter as many offspring."""
     variation: str = "paper"
-    """How children are made. paper: fixed steps, so that nothing but the rule decides; spread: what `lqd.optimize` does
-    by default, which screens them, too."""
+    """How children are made. paper: fixed steps, so that only the rules differ; spread: as `lqd.optimize` does by
+    default, which also screens them."""
     seed: int = 0
-    """Of the start population, and of everything that is drawn later."""
+    """Seed of the initial population and of everything drawn after it."""
 
     def main(self) -> None:
         from lqd.report import run_figures, style
@@ -43,7 +43,7 @@ class Demo:
                 raise unknown("rule", name, catalogue.RULES)
             if self.rules.count(name) > 1:
                 raise InvalidInput(f"--rules: {name!r} is given {self.rules.count(name)} times; once is enough.")
-        self.out.mkdir(parents=True, exist_ok=True)  # told now, not when the first rule has run
+        self.out.mkdir(parents=True, exist_ok=True)  # fails now, not after the first rule has run
         evaluations = f"{self.num_evaluations:,} evaluations"
         print(f"{tasks.summary(self.task)}.\n{evaluations} for each of {len(self.rules)} rules.\n")
         anchors = seeds.anchors_of(task, self.num_evaluations)

@@ -11,23 +11,26 @@ from lqd.errors import InvalidInput
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """Draw a figure from results: `lqd figure pareto DIR` of a bench, `lqd figure training DIR` of a training run,
-    `lqd figure learning DIR` of where its learning leads."""
+    """Draw a figure from the results of a bench or of a training run.
+
+    For example `lqd figure pareto runs/all`; `lqd figure training runs/train` for the course of a training run, and
+    `lqd figure learning runs/train` for where it leads.
+    """
 
     figure: Annotated[str, tyro.conf.Positional]
-    """pareto, bars-train, bars-ood, grid, robots, robots-aggregate, diversity, ablation, landscape, aggregate,
-    ecdf, profiles, animation (a GIF), all; or training, learning"""
+    """Of a bench: pareto, bars-train, bars-ood, grid, robots, robots-aggregate, diversity, ablation, landscape,
+    aggregate, ecdf, profiles, animation (a GIF), or all. Of a training run: training or learning."""
     folder: Annotated[pathlib.Path | None, tyro.conf.Positional] = None
     """Folder of the bench or of the training run."""
     results: pathlib.Path | None = None
-    """The same, by name."""
+    """The same folder, given by name."""
     beside: tuple[pathlib.Path, ...] = ()
-    """More training runs to draw in the same figure; for learning."""
+    """For learning: further training runs to draw in the same figure."""
     until: int = 16_384
-    """Meta-generations up to which a power law goes on from the scores; for learning."""
+    """For learning: extrapolate the scores by a power law up to this many meta-generations."""
     out: pathlib.Path | None = None
-    """File to write, .png or .pdf; default: both in DIR/figures, or curve.png or learning.png in the folder of a
-    training run."""
+    """File to write, .png or .pdf. Default: both, in DIR/figures; for a training run curve.png or learning.png in its
+    folder."""
 
     def main(self) -> None:
         folder = self.folder or self.results

@@ -1,7 +1,7 @@
-"""`lqd rerun MANIFEST`: the same once more, from nothing but what a manifest says, and compared number by number.
+"""`lqd rerun MANIFEST` repeats a run from its manifest alone, and compares the two number by number.
 
-A manifest is what `lqd run` and `lqd bench` leave as manifest.json, and `lqd train` and `lqd imitate` as card.json. On
-the same machine with the same versions every number is the same; what else was different is said.
+`lqd run` and `lqd bench` write a manifest as manifest.json, `lqd train` and `lqd imitate` as card.json. On the same
+machine with the same versions every number agrees; any other difference in circumstances is reported.
 """
 
 import dataclasses
@@ -23,17 +23,18 @@ from lqd.tasks.bbob import instances
 
 @dataclasses.dataclass(frozen=True)
 class Rerun:
-    """Run again from a manifest, and compare: with equal versions on an equal machine every number is the same.
+    """Repeat a run from its manifest, and compare every number. With the same versions on the same machine, all of them
+    agree.
 
-    Ends with status 1 if something differs.
+    The exit status is 1 if something differs.
     """
 
     manifest: Annotated[pathlib.Path, tyro.conf.Positional]
-    """manifest.json of a run or a bench, card.json of a training run, or the folder that it is in."""
+    """manifest.json of a run or a bench, card.json of a training run, or the folder that contains it."""
     out: pathlib.Path | None = None
-    """Folder for the second run; default FOLDER-again."""
+    """Folder for the new run; default FOLDER-again."""
     quiet: bool = False
-    """No progress bar."""
+    """Show no progress bar."""
 
     def main(self) -> None:
         comparison = rerun(self.manifest, self.out, self.quiet)
@@ -46,7 +47,7 @@ CLOCK = ("history.time_s",)
 
 
 class Difference(NamedTuple):
-    """Numbers that are not the same: where, how many, and by how much at most."""
+    """Numbers that differ: where, how many, and by how much at most."""
 
     where: str
     num: int
@@ -54,7 +55,7 @@ class Difference(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """How many numbers were compared, which differ, and what else was not as before."""
+    """How many numbers were compared, which of them differ, and what else has changed."""
 
     out: pathlib.Path
     num: int
@@ -69,7 +70,7 @@ def rerun(given: pathlib.Path, out: pathlib.Path | None = None, quiet: bool = Fa
     out = out or path.parent.with_name(f"{path.parent.name}-again")
     if out.exists() and any(out.iterdir()):
         raise InvalidInput(f"--out {out} is not empty; give another folder.")
-    with understood(path):  # all that is read of it, before anything runs
+    with understood(path):  # everything in it is read before anything runs
         circumstances = _circumstances(content)
         if content.get("command") == "run":
             pairs = _run(_run_of(content, path.parent, out, quiet), path.parent, out)
@@ -80,7 +81,7 @@ def rerun(given: pathlib.Path, out: pathlib.Path | None = None, quiet: bool = Fa
             num_done = records.value_of(int, content["num_meta_generations"], "num_meta_generations")
             pairs = _train(configs.shortened(configs.from_dict(content["config"]), num_done), path.parent, out, quiet)
         else:
-            raise Unreadable(f"{path}: not a manifest of lqd run or lqd bench, nor the card of a training run.")
+            raise Unreadable(f"{path}: neither a manifest of lqd run or lqd bench nor the card of a training run.")
     num, differences = 0, []
     for name, before, after in pairs:
         num += sum(np.size(values) for values in before.values())
@@ -92,25 +93,25 @@ def _find(given: pathlib.Path) -> pathlib.Path:
     places = [given] if given.is_file() else [given / name for name in ("manifest.json", "card.json")]
     found = next((place for place in places if place.is_file()), None)
     if found is None:
-        raise InvalidInput(f"manifest {given}: there is no such file, nor a folder with manifest.json or card.json.")
+        raise InvalidInput(f"manifest {given}: there is no such file, and no folder with manifest.json or card.json.")
     return found
 
 
 def _run_of(content: dict[str, Any], folder: pathlib.Path, out: pathlib.Path, quiet: bool) -> run.Run:
     """The command of a run; one that ended early is repeated as far as it came."""
     values = content["config"]
-    if isinstance(values, dict):  # before there was another variation, manifests did not say
+    if isinstance(values, dict):  # older manifests do not say, because there was only one variation
         values = {"variation": "paper"} | values
     config = records.read(run.Run, values)
     reached = config.num_evaluations
     if content["stopped_by"]:
         reached = records.value_of(list[int], content["num_evaluations"], "num_evaluations")[0]
-    version = content.get("instances", 1)  # before there were others, manifests did not say
+    version = content.get("instances", 1)  # older manifests do not say, because there was only one version
     if run.is_function(config.task) and version != instances.VERSION:
         raise InvalidInput(
-            f"{folder} is a run on instance {config.instance} of {config.task!r} as lqd drew it before (version "
-            f"{version} of the instances; this lqd has version {instances.VERSION}, another landscape under the same "
-            f"number). Run it again with the lqd that made it: commit {content.get('commit')}."
+            f"{folder}: a run on instance {config.instance} of {config.task!r} in version {version} of the "
+            f"instances. In version {instances.VERSION}, which this lqd has, the same number is another landscape. "
+            f"Repeat the run with the lqd that made it: commit {content.get('commit')}."
         )
     return dataclasses.replace(config, out=out, num_evaluations=reached, time_limit_s=None, quiet=quiet)
 
@@ -162,7 +163,7 @@ def _compare(where: str, before: dict[str, np.ndarray], after: dict[str, np.ndar
 
 
 def _circumstances(content: dict[str, Any]) -> list[str]:
-    """Versions, devices and commit, where they are not as they were."""
+    """Versions, devices and commit, where they have changed."""
     sessions = content.get("sessions") or [{}]
     before = content.get("made") or (content if "versions" in content else sessions[-1])
     found = []
@@ -180,10 +181,10 @@ def _short(value: Any) -> str:
 
 
 def sentence(comparison: Comparison) -> str:
-    """For people."""
+    """The comparison in words."""
     lines = [f"{comparison.num:,} numbers compared, {comparison.out}: "]
     lines[0] += "all the same." if not comparison.differences else f"{len(comparison.differences)} arrays differ."
     lines += [f"  {d.where}: {d.num} numbers, by {d.largest:.3g} at most" for d in comparison.differences[:20]]
     if len(comparison.differences) > 20:
         lines.append(f"  and {len(comparison.differences) - 20} more")
-    return "\n".join([*lines, *(f"  not as before: {text}" for text in comparison.circumstances)])
+    return "\n".join([*lines, *(f"  changed since: {text}" for text in comparison.circumstances)])

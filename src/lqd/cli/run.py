@@ -22,18 +22,18 @@ from lqd.tasks.task import Task, start_scale
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """Run one rule on one task, all seeds in one program, and write everything worth keeping.
+    """Run one rule on one task, all seeds in one program, and save everything worth keeping.
 
-    Writes manifest.json (settings, versions, timing, scores), metrics.csv (one row a seed and recorded generation),
+    Writes manifest.json (settings, versions, timing, scores), metrics.csv (one row per seed and recorded generation),
     population.csv, result_SEED.safetensors (for lqd.Result.load) and picture.png.
     """
 
     task: str = "arm"
-    """A name that `lqd tasks` lists."""
+    """A task that `lqd tasks` lists."""
     rule: str = defaults.RULE
-    """A name that `lqd rules` lists, a file of weights (.safetensors), or the folder of a training run."""
+    """A rule that `lqd rules` lists, a file of weights (.safetensors), or the folder of a training run."""
     num_evaluations: int = 100_000
-    """Budget of each seed, the start population included; rounded down to whole generations."""
+    """Budget of each seed, including the initial population; rounded down to whole generations."""
     out: pathlib.Path | None = None
     """Folder to write to; default runs/TASK-RULE."""
     num_seeds: int = 1
@@ -41,39 +41,39 @@ class Run:
     seed: int = 0
     """The first seed."""
     population_size: int | None = None
-    """Solutions kept, by default as many as suit the budget; MAP-Elites gets as many cells."""
+    """Solutions kept; by default, a number that suits the budget. MAP-Elites gets as many cells."""
     batch_size: int | None = None
-    """Offspring per generation; by default a quarter of those kept."""
+    """Offspring per generation; by default, a quarter of the solutions kept."""
     variation: str | None = defaults.VARIATION
-    """How children are made: spread, which needs no tuning; led, where the rule says who breeds and how far; or paper,
-    with steps in units of the search space. Default: led if the rule leads, else spread."""
+    """How children are made. spread: steps follow the population, with nothing to tune; led: the rule decides who
+    breeds and how far; paper: fixed steps in units of the search space. Default: led if the rule can, else spread."""
     iso_sigma: float | None = None
-    """A fixed isotropic step instead, relative to the bounds (in units of the search space with paper)."""
+    """Use a fixed isotropic step, relative to the bounds (with paper: in units of the search space)."""
     line_sigma: float | None = None
-    """A fixed step along the line between two parents instead, relative to their distance."""
+    """Use a fixed step along the line between two parents, relative to their distance."""
     archive_cells: int = 1024
-    """Cells of the passive archive, the same for every rule, for coverage and the archive's QD score."""
+    """Cells of the passive archive, which measures coverage and QD score in the same way for every rule."""
     dim: int | None = None
-    """Search dimension of a function task (16)."""
+    """Search dimension of a function task; default 16."""
     instance: int = 0
-    """Which instance of a function task."""
+    """Instance of a function task."""
     noise: bool = False
-    """A random noise model on a function task. metrics.csv is what the rule saw, scores are noiseless."""
+    """Add a random noise model to a function task. metrics.csv has what the rule saw; scores are noiseless."""
     rotate: bool = True
-    """Random rotations of a function task."""
+    """Rotate a function task at random."""
     episode_length: int | None = None
-    """Steps of a robot's episode (1000)."""
+    """Steps of a robot's episode; default 1000."""
     time_limit_s: float | None = None
     """Stop after this many seconds and keep the current result."""
     overwrite: bool = False
     """Remove what an earlier run (and `lqd show`) wrote to the folder, then run. Other files stay."""
     quiet: bool = False
-    """No progress bar."""
+    """Show no progress bar and no table."""
 
     def _check_folder(self, out: pathlib.Path) -> None:
-        """What is in the folder is left alone, or if it is ours removed when that is asked for."""
+        """Refuses a folder with files that are not ours, or with an earlier run unless it may be overwritten."""
         if (out / "manifest.json").exists() and not _is_manifest(out / "manifest.json"):
-            raise InvalidInput(f"--out {out}: its manifest.json is not of a run of lqd run; give another folder.")
+            raise InvalidInput(f"--out {out}: its manifest.json was not written by lqd run; give another folder.")
         for path in _results_in(out):
             if int(path.stem[len("result_") :]) in range(self.seed, self.seed + self.num_seeds) and not _is_result(
                 path
@@ -111,7 +111,7 @@ class Run:
 
 
 def _left_in(out: pathlib.Path) -> list[pathlib.Path]:
-    """What an earlier run and `lqd show` wrote to a folder, the manifest first: without it nothing looks complete."""
+    """What an earlier run and `lqd show` wrote to a folder, the manifest first: without it, nothing looks complete."""
     names = ("manifest.json", "metrics.csv", "population.csv", "picture.png", "show/index.html")
     pages = [path for path in (out / "show").glob("policy_*.html") if path.stem.removeprefix("policy_").isdecimal()]
     found = [*(out / name for name in names), *sorted(pages), *sorted(filter(_is_result, _results_in(out)))]
@@ -119,7 +119,7 @@ def _left_in(out: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _results_in(out: pathlib.Path) -> list[pathlib.Path]:
-    """Files that are called like results."""
+    """Files with the names of results."""
     return [path for path in out.glob("result_*.safetensors") if path.stem.removeprefix("result_").isdecimal()]
 
 
@@ -144,7 +144,7 @@ def is_function(task: str) -> bool:
 
 
 def make_task(run: Run) -> Task:
-    """The task of a run; settings that a task does not take are refused if they were given."""
+    """The task of a run; settings that it does not take are refused."""
     is_robot = run.task.startswith("brax/")
     if not is_function(run.task):
         for name, default in (("dim", None), ("instance", 0), ("noise", False), ("rotate", True)):
@@ -197,7 +197,7 @@ def _run(run: Run, out: pathlib.Path, task: Task, settings: Settings, num_genera
             print(f"{made:,} of {asked:,} evaluations: {num_generations:,} whole generations of {settings.batch_size}.")
         print(f"{timing['evaluations_per_s']:,} evaluations/s ({timing['compile_s']:.1f} s compiling). Wrote {out}/")
     if outcome.stopped_by == "interrupt":
-        raise Interrupted(f"interrupted; what was found is in {out}", outcome.results)
+        raise Interrupted(f"interrupted; the results so far are in {out}", outcome.results)
 
 
 def _write(out: pathlib.Path, results: dict[int, Result]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from lqd.cli import console
 from lqd.errors import InvalidInput
 from lqd.evolution import archive, driver, metrics
+from lqd.io import terminal
 from lqd.search.result import Result, make_result
 from lqd.search.settings import Settings
 from lqd.tasks.anchors import Anchors, random_search
@@ -78,14 +79,15 @@ def _scores(state, batch: Repeated, anchors: Anchors | None) -> list[Scores]:
 
 
 def show_scores(results: dict[str, Result], scores: list[Scores], speeds: list[str] | None = None) -> None:
-    """A table with one row for each result, and how fast it was where that is given."""
+    """Prints a table with one row per result, with its speed if that is given."""
     columns: tuple[str, ...] = ("", "best", "mean", "novelty", "QD score", "filled", "coverage", "archive QD")
     rows = []
     for (name, result), row in zip(results.items(), scores, strict=True):
         found = ("max_fitness", "mean_fitness", "novelty", "qd_score")
-        cells = [f"{row[key]:.2g}" if key in row else "-" for key in found]
+        cells = [terminal.number(row[key]) if key in row else "-" for key in found]
         filled = f"{row['num_filled']:.0f}/{result.info['population_size']}"
-        archived = (f"{row['archive_coverage']:.1%}", f"{row.get('archive_qd_score', np.nan):.3g}")
+        qd_score = row.get("archive_qd_score")
+        archived = (f"{row['archive_coverage']:.1%}", "-" if qd_score is None else terminal.number(qd_score))
         rows.append((name, *cells, filled, *archived))
     if speeds is not None:
         columns, rows = (*columns, "eval/s"), [(*row, speed) for row, speed in zip(rows, speeds, strict=True)]

@@ -9,14 +9,16 @@ import tyro
 
 @dataclasses.dataclass(frozen=True)
 class Show:
-    """Watch what `lqd run --task brax/...` found: the best policy and some that differ most from it, in a browser."""
+    """Watch the robots that `lqd run --task brax/...` found, in a browser: the best policy, and those that differ most
+    from it.
+    """
 
     run: Annotated[pathlib.Path, tyro.conf.Positional]
     """Folder of the run."""
     seed: int | None = None
-    """Which of its seeds; default the first."""
+    """Seed to show; default the first of the run."""
     num: int = 4
-    """How many policies."""
+    """How many policies to show."""
 
     def main(self) -> None:
         from lqd.report import robots_page

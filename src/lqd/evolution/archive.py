@@ -1,6 +1,6 @@
-"""A passive archive: the best solution ever seen in each of many cells. It is kept beside the population, never asked.
+"""A passive archive: the best solution ever seen in each of many cells. It only records: no decision depends on it.
 
-The same cells for every rule make coverage and QD score comparable, also for rules that know nothing of cells.
+The cells are the same for every rule, so coverage and QD score are comparable, also for rules without cells.
 """
 
 import jax
@@ -13,7 +13,7 @@ from lqd.types import Population, pytree
 
 @pytree
 class Archive:
-    """One slot a cell; an empty one has fitness `-inf`."""
+    """One slot per cell; an empty one has fitness `-inf`."""
 
     centroids: Float[Array, "C D"]
     elites: Population
@@ -55,5 +55,5 @@ def coverage(fitness: Float[Array, " C"]) -> Float[Array, ""]:
 
 
 def offset_qd_score(fitness: Float[Array, " C"], offset: Float[Array, ""]) -> Float[Array, ""]:
-    """Sum over the filled cells of fitness minus offset; what is below the offset counts as nothing."""
+    """Sum over the filled cells of fitness minus offset; values below the offset count as zero."""
     return jnp.sum(jnp.where(fitness > -jnp.inf, jnp.maximum(fitness - offset, 0.0), 0.0))

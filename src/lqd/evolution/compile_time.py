@@ -1,7 +1,7 @@
 """How long, and how often, JAX compiled: for manifests, and for the tests that forbid needless compilation.
 
-The names of JAX's events are not documented, and there is no documented way to ask. They stand here and nowhere else;
-`tests/evolution/test_compile_time.py` fails when JAX renames them.
+The names of JAX's events are not documented, and there is no documented way to ask. They are written here and nowhere
+else; `tests/evolution/test_compile_time.py` fails when JAX renames them.
 """
 
 import math
@@ -44,9 +44,9 @@ class Clock:
         return sum(end - begin for begin, end in self._spans)
 
     def add(self, begin: float, end: float) -> None:
-        """A span that just ended. What happened within it was said before, and counts once.
+        """Adds a span that just ended. Spans within it were added before, and count once.
 
-        JAX measures by the time of day, which may jump: what began before this clock, or after its own end, did not.
+        JAX measures by the time of day, which may jump, so a span is cut to begin after this clock was started.
         """
         begin = min(max(begin, self._entered), end)
         while self._spans and self._spans[-1][1] > begin:

@@ -24,7 +24,7 @@ from lqd.rules.protocol import Rule, ready
 from lqd.tasks.task import TaskBatch
 
 STEPS_PER_CALL = 64
-LOOSE = 256  # parts of a history that become one
+LOOSE = 256  # parts of a history that are joined into one
 SECONDS_PER_CALL = 0.25
 
 Alter = tuple[Callable | None, ...]
@@ -52,23 +52,24 @@ class Rows(NamedTuple):
         )
 
     def at(self, generations: Int[np.ndarray, " G"]) -> "Rows":
-        """Those of these generations."""
+        """The rows of these generations."""
         keep = np.isin(self.generation, generations)
         measures = {name: value[keep] for name, value in self.measures.items()}
         return Rows(self.generation[keep], self.num_evaluations[keep], self.time_s[keep], measures)
 
 
 def append(history: list[Rows], rows: Rows) -> None:
-    """One more part of a history. Of the small ones before it many become one: a row alone needs 20 times the room."""
+    """Adds a part to a history. Many small parts are joined into one: a row by itself takes 20 times the memory."""
     history.append(rows)
     if len(history) > LOOSE and len(history[-LOOSE - 1].generation) < LOOSE:
         history[-LOOSE - 1 : -1] = [Rows.join(history[-LOOSE - 1 : -1])]
 
 
 class Run(NamedTuple):
-    """What runs left: their last states, their history, seconds, and why they ended before their budget, if so.
+    """The outcome of runs: their last states, their history, seconds, and why they ended before their budget, if they
+    did.
 
-    `failure` is what an evaluation raised inside the compiled program, after the last states that are whole.
+    `failure` is what an evaluation raised inside the compiled program; the states are the last complete ones.
     """
 
     states: list[State]
@@ -80,12 +81,12 @@ class Run(NamedTuple):
 
 
 def rows_every(population_size: int) -> int:
-    """Generations between history rows: each one where measuring is cheap, fewer where it would cost more than that."""
+    """Generations between history rows: 1 where measuring is cheap, more where it would dominate the cost."""
     return 1 if population_size <= 256 else population_size // 32
 
 
 def all_rows(num_generations: int, population_size: int) -> Int[np.ndarray, " R"]:
-    """The generations of a run that have a history row: every so many, and the last."""
+    """The generations of a run that have a history row: at regular intervals, and the last."""
     every = rows_every(population_size)
     return np.unique(np.append(np.arange(every, num_generations, every), num_generations))
 
@@ -111,11 +112,12 @@ def run(
     time_limit_s: float | None = None,
     before: tuple[list[State], Rows] | None = None,
 ) -> Run:
-    """Runs K tasks under each of the rules, which are usually one.
+    """Runs K tasks under each of the rules, of which there is usually one.
 
     Between calls `look(states, history so far)` may return True to stop. After each of the generations `rows`,
     `measure(state, measured_with)` makes a row. With several rules, `together` is the batch of the tasks of all of
-    them, and some see descriptors `alter`ed. With `before`, states of the same runs and their history, it goes on.
+    them, and some see descriptors `alter`ed. With `before`, the states and the history of the same runs, it continues
+    them.
     """
     advance = functools.partial(
         _advance, tasks=tasks if together is None else together, rules=rules, operator=operator, start=start,
@@ -123,7 +125,7 @@ def run(
     )  # fmt: skip
     rows = all_rows(num_generations, population_size) if rows is None else np.asarray(rows)
     begun, clock = time.perf_counter(), compile_time.Clock()
-    # Where a run was cut it has a last row that a whole one does not have.
+    # A run that was cut has a last row that an uncut one does not have.
     history: list[Rows] = [] if before is None else [before[1].at(np.append(0, rows))]
     elapsed_before = 0.0 if before is None else float(before[1].time_s[-1])
     stopped_by: str | None = None
@@ -188,7 +190,7 @@ def _next_ends(rows: Int[np.ndarray, " R"], done: int, wanted: int, is_one_row: 
 
 
 def _padded(steps: Int[np.ndarray, " E"]) -> tuple[Int[np.ndarray, " S"], np.int32]:
-    """The steps of a call, always as many numbers, so that it compiles once; and how many of them there are."""
+    """The steps of a call, padded to a fixed length so that it compiles once, and how many of them count."""
     padded = np.zeros(STEPS_PER_CALL, np.int32)
     padded[: len(steps)] = steps
     return padded, np.int32(len(steps))
@@ -211,7 +213,7 @@ def _advance(states, steps, num_steps, *, tasks, rules, operator, start, batch_s
 
 
 def _measures(measure: Measure, states: list[State], measured_with) -> dict[str, Float[Array, " runs*K"]]:
-    """Of all runs, one after the other."""
+    """Measures of all runs, one after the other."""
     found = [measure(state, measured_with) for state in states]
     return {name: jnp.concatenate([one[name] for one in found]) for name in found[0]}
 

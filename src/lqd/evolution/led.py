@@ -1,13 +1,13 @@
 """Variation that a rule may lead: who breeds, in which directions, and how far.
 
-Everybody carries the steps that it was made with, and hands them on, a little changed. A child begins at a parent `a`,
-and five terms are added, each with a step of its own, in units of the box (without one, of the start):
+Every individual carries the steps that it was made with, and passes them on, slightly changed. A child begins at a
+parent `a`, and five terms are added, each with a step of its own, in units of the box (without one, of the start):
 
     iso           noise in every dimension, in deviations of the population
     line          along the line to another, `b - a`
     difference    along the line between two others, `c - d`
-    shape         a draw from the covariance of the population, in which everybody counts by a weight
-    middle        a way towards the mean by the same weights
+    shape         a draw from the covariance of the population, in which each individual has a weight
+    middle        a step towards the mean with the same weights
 
 Steps are relative to the population, so no scale has to be known. A rule that leads (feature recipe 3) is asked at
 every competition. Its advice says of each individual how likely it is to be a parent, what it weighs in the covariance,
@@ -90,7 +90,7 @@ class Led:
 
 @pytree
 class Leader:
-    """A rule whose advice becomes part of the traits of whoever competes."""
+    """A rule whose advice becomes part of the traits of all that compete."""
 
     rule: Any
 
@@ -105,7 +105,7 @@ class Leader:
         return self.rule(key, fitness, descriptor)
 
     def lead(self, key, fitness, descriptor, traits: Float[Array, "P T"]) -> tuple[Scores, Float[Array, "P T"]]:
-        """Scores, and the traits with new advice; everybody is a generation older."""
+        """Scores, and the traits with new advice; every individual is a generation older."""
         carried = traits[:, :NUM_CARRIED]
         scores, advice = self.rule.guide(key, fitness, descriptor, carried)
         return scores, jnp.concatenate([carried[:, :-1], carried[:, -1:] + 1.0, rounded(advice)], axis=1)

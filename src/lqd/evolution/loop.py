@@ -4,8 +4,8 @@ Everything carries a leading axis of `K` tasks (or seeds of one task); training 
 rules. Random numbers come from one key per task and the number of the generation, so a run does not depend on how it
 is cut into calls, and the random numbers are shared when only the rule differs.
 
-There is one loop over generations, `evolve`: whoever runs several of them, in training, in a bench or in a search,
-calls it. Their number is traced: another budget, seed, task instance or set of weights compiles nothing new.
+There is one loop over generations, `evolve`, which training, benches and searches all call. Their number is traced:
+another budget, seed, task instance or set of weights compiles nothing new.
 
 An ask-tell front end uses the same `start_points`, `children` and `absorb` with the evaluation done elsewhere.
 """
@@ -37,13 +37,13 @@ DTYPE = jnp.float32  # of everything that evolves, also where the user has switc
 
 @pytree
 class State:
-    """All that a run carries from one generation to the next."""
+    """Everything that a run carries from one generation to the next."""
 
     key: Key[Array, " K"]
     generation: Int[Array, ""]
     population: Population  # (K, N, ...)
     notes: object  # what the rule noted on each individual, (K, N, ...)
-    best: Population  # the best ever evaluated, (K, 1, ...)
+    best: Population  # the best solution ever evaluated, (K, 1, ...)
     archive: Archive | None  # (K, C, ...)
     faults: Faults
     memory: Memory | None = None  # of what was evaluated lately, where the variation asks for it, (K, ...)
@@ -173,7 +173,7 @@ def _first(operator: Operator | Variation | None, num_tasks: int, num: int) -> F
 
 
 def survive(scores: Float[Array, " P"], union: Population, notes: Notes, num: int) -> tuple[Population, Notes]:
-    """The `num` best by score, ties to the lower index; NaN counts as `-inf`, which leaves a slot empty."""
+    """The `num` best by score, ties going to the lower index; NaN counts as `-inf`, which leaves a slot empty."""
     scores = jnp.where(jnp.isnan(scores) | ~union.filled, -jnp.inf, scores)
     scores = jnp.where(scores == 0, 0.0, scores)  # top_k ranks -0 below 0, and a tie would not be one
     top, index = jax.lax.top_k(scores, num)
@@ -196,11 +196,12 @@ def absorb(
     traits: Float[Array, "K B T"] | None = None,
     num_new: Int[Array, ""] | None = None,
 ) -> State:
-    """Newcomers join, everybody competes, the best N stay. While the first N arrive nobody competes (`competing`).
+    """Newcomers join, all compete, and the best N stay. While the first N arrive, nothing competes (`competing`).
 
     The first `num_new` of the rows are newcomers (by default all), the rest fills up the batch.
 
-    Newcomers have `traits` where the population has some; the best and the archive are nobody's parents, and have none.
+    Newcomers have `traits` where the population has some; the best solution and the archive are never parents, and have
+    none.
     """
     faults, evaluation = recorded(state.faults, x, evaluation)
     newcomers = Population(x, evaluation.fitness, evaluation.descriptor, evaluation.extras)
@@ -258,7 +259,7 @@ def begin(
     centroids=None,
     operator: Operator | Variation | None = None,
 ) -> State:
-    """Generation 0: `population_size` start points, evaluated; nobody competes yet.
+    """Generation 0: `population_size` initial solutions, evaluated; nothing competes yet.
 
     `operator` is what the run will vary by, where that has traits.
     """
@@ -297,7 +298,7 @@ def propose(
     batch_size: int,
     start: Start = ANYWHERE,
 ) -> tuple[Children, Evaluation]:
-    """One generation's children, and what their tasks say of them."""
+    """One generation's children, and their evaluations."""
     bred = children(state, state.generation, operator, _bounds(tasks), batch_size, start)
     return bred, _evaluate(tasks, _keys(state.key, EVALUATION, state.generation + 1), bred.x)
 
@@ -363,7 +364,7 @@ def evolve(
 
 
 def measure(state: State, qd_offset=None) -> dict[str, Float[Array, " K"]]:
-    """What a history row says of every task."""
+    """The measures of a history row, for every task."""
     row = jax.vmap(metrics.measure)(state.population.fitness, state.population.descriptor)
     row["best_fitness"] = state.best.fitness[:, 0]
     row["num_nan"] = state.faults.num_nan.astype(row["novelty"].dtype)

@@ -1,4 +1,4 @@
-"""What was evaluated lately, for variations that learn from it: with it they guess what a child would be like."""
+"""Recent evaluations, for variations that predict from them what a child would be like."""
 
 import jax
 import jax.numpy as jnp

@@ -30,7 +30,7 @@ def normalised_fitness(fitness, f_rand, f_opt):
 
 
 def measure(fitness: Float[Array, " N"], descriptor: Float[Array, "N D"], k: int = 3) -> Metrics:
-    """Max and mean fitness, mean novelty, mean dominated novelty (over those somebody dominates), filled slots."""
+    """Max and mean fitness, mean novelty, mean dominated novelty (of dominated individuals), filled slots."""
     filled = fitness > -jnp.inf
     novelty, _ = neighbours.novelty(fitness, descriptor, k)
     dominated, count = neighbours.dominated_novelty(fitness, descriptor, k)

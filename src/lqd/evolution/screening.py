@@ -1,10 +1,10 @@
 """Which children are worth an evaluation: more are bred than evaluated, and the most promising are chosen.
 
-A model of what was evaluated lately, kernel ridge regression on the last few hundred solutions, guesses fitness and
-descriptor of each candidate. One after the other they are chosen, in turns by two measures: how far the guessed
-descriptor is from all that are remembered and from those chosen before, and how much the candidate would add where it
-lies, that is its worth less what those nearby are worth already. Guesses decide nothing but that: who survives is
-decided by what was evaluated.
+A model of what was evaluated lately, kernel ridge regression on the last few hundred solutions, predicts fitness and
+descriptor of each candidate. One after the other they are chosen, in turns by two measures: how far the predicted
+descriptor is from all remembered ones and from those chosen before, and how much the candidate would add where it lies,
+that is, its merit minus that of its neighbours. Predictions decide nothing else: survival
+depends on evaluations alone.
 
 All is in units of the data: genotypes of their spread, descriptors of their bounds or spread, fitness of the distance
 from a poor one to the best. So no scale has to be known, and multiplying by a power of two changes not one bit.

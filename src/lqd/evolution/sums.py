@@ -1,7 +1,7 @@
 """Arithmetic that is the same to the last bit in every program.
 
-Compilers keep more digits of a product that they add to something at once (FMA), and add in another order, in one
-program and not in another. A search on the host and a compiled one are two programs, and are to agree.
+Compilers may keep more digits of a product that is added at once (FMA), or add in another order, in one program but not
+in another. A search on the host and a compiled one are two programs, and must agree.
 """
 
 import jax.numpy as jnp
@@ -25,12 +25,12 @@ def total(values: Float[Array, "N n"]) -> Float[Array, " n"]:
 
 
 def product(a: Float[Array, "A K"], b: Float[Array, "K B"]) -> Float[Array, "A B"]:
-    """Of matrices, in full float32."""
+    """The product of matrices, in full float32."""
     return rounded(jnp.matmul(a, b, precision="highest"))
 
 
 def mean_of(values: Float[Array, "N n"], mask: Bool[Array, " N"]) -> Float[Array, " n"]:
-    """Of those that count."""
+    """The mean of those that count."""
     num = jnp.maximum(jnp.sum(mask.astype(values.dtype)), 1.0)
     return rounded(total(rounded(jnp.where(mask[:, None], values, 0.0))) / num)
 

@@ -1,8 +1,8 @@
 """Variation: how the children of a population are made.
 
 A `Variation` sees the whole population of one task and returns a batch of children inside the bounds. It may give each
-individual traits, numbers that its children can inherit (step sizes, say): the loop carries them along with whoever
-survives. One without traits returns None for them, and nothing is carried.
+individual traits, numbers that its children can inherit (step sizes, say): the loop carries them along with the
+survivors. One without traits returns None for them, and nothing is carried.
 
 An `Operator` is the simple case, `(key, x1 (n,), x2 (n,)) -> x (n,)` for one child of two parents; `Pairs` makes a
 variation of it. Any such function can take the place of iso-line variation.
@@ -68,17 +68,17 @@ class Variation(Protocol):
 
 
 def as_variation(given: Operator | Variation) -> Variation:
-    """An operator as a variation, which it may be already."""
+    """The variation for an operator; a variation is returned as it is."""
     return given if isinstance(given, Variation) else Pairs(given)
 
 
 def uses_memory(given: Operator | Variation | None) -> bool:
-    """Whether it is to be told what was evaluated lately."""
+    """Whether the variation uses a memory of recent evaluations."""
     return bool(getattr(given, "uses_memory", False))
 
 
 def first_traits(given: Operator | Variation | None, num: int) -> Float[Array, "num T"] | None:
-    """Of individuals without parents; none if that is not known, or there are none."""
+    """Traits of individuals without parents; none if they are unknown, or there are none."""
     return None if given is None else as_variation(given).first(num)
 
 
@@ -143,7 +143,7 @@ class FunctionOperator:
 
 @pytree
 class OwnVariation:
-    """A variation of the user's that is no pytree; compiled once per object."""
+    """A user's variation that is not a pytree; compiled once per object."""
 
     variation: Any = static()
 
@@ -193,7 +193,7 @@ def reflected(z: Float[Array, "... n"]) -> Float[Array, "... n"]:
 
 
 def at_bounds(key: Key[Array, ""], z: Float[Array, "B n"]) -> Float[Array, "B n"]:
-    """Half of those that left [0, 1] reflected, half put on its edge."""
+    """Half of the values outside [0, 1] are reflected, half are put on its edge."""
     reflects = jax.random.bernoulli(key, 0.5, (len(z), 1))
     return jnp.where(reflects, reflected(z), jnp.clip(z, 0.0, 1.0))
 
@@ -246,7 +246,7 @@ class Spread:
         return Children(clip(origin + rounded(child * width), box), traits)
 
     def _bred(self, key, z, population: Population, spread, is_bounded: bool, num: int):
-        """So many candidates, in units, with their traits."""
+        """Breeds this many candidates, in units, with their traits."""
         key_parents, key_steps, key_inherit, key_change, key_normal, key_edge = jax.random.split(key, 6)
         first, second = parents(key_parents, population, num)
         low, high = self._ranges()

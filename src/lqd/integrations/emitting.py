@@ -1,4 +1,4 @@
-"""What our emitters for other libraries have in common: children of elites that somebody else keeps.
+"""What our emitters for other libraries share: they make children of elites that the other library keeps.
 
 Their archives carry no traits and are of any size. So a sample of the elites, at most `PARENTS`, is the population that
 `Spread` varies, in slots of which the first ones are filled: one shape, and one program.
@@ -19,7 +19,7 @@ BATCH_SIZE = 32
 
 
 def no_memory(dim: int, descriptor_dim: int) -> Memory:
-    """Of solutions of such size, none so far."""
+    """An empty memory for solutions of this size."""
     x, fitness, descriptor = (jnp.zeros((1, 1, *shape), jnp.float32) for shape in ((dim,), (), (descriptor_dim,)))
     like = Population(x, fitness, descriptor)
     return jax.tree.map(lambda leaf: leaf[0], memory.empty(like))
@@ -32,7 +32,7 @@ def insert(
     descriptor: Float[Array, "B D"],
     num_new: Int[Array, ""],
 ) -> Memory:
-    """With the first `num_new` of these; what is not finite counts as failed."""
+    """The memory with the first `num_new` of these; what is not finite counts as failed."""
     usable = jnp.isfinite(fitness) & jnp.all(jnp.isfinite(descriptor), axis=1)
     return known.insert(x, jnp.where(usable, fitness, -jnp.inf), descriptor, num_new)
 
@@ -47,7 +47,7 @@ def children(
     batch_size: int,
     known: Memory,
 ) -> Float[Array, "B n"]:
-    """Of the first `num` of `x`; the start where there are none."""
+    """Children of the first `num` of `x`; initial solutions if there are none."""
     is_there = jnp.arange(len(x)) < num
     fitness = jnp.where(is_there, 0.0, -jnp.inf).astype(jnp.float32)
     elites = Population(x, fitness, jnp.zeros((len(x), known.descriptor.shape[1]), jnp.float32))

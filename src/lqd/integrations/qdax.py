@@ -2,14 +2,15 @@
 
     algorithm = MAPElites(scoring, emitter, metrics, repertoire_init=LQDRepertoire.with_rule("lqd-fn"))
 
-Everybody in the repertoire and every newcomer gets a score from the rule, and the best stay, as many as there are
-centroids (or `population_size`); a score of `-inf` eliminates. NaN, an infinite fitness and a descriptor that is not
-finite count as a fitness of `-inf`: nobody is there.
+The rule scores every individual in the repertoire and every newcomer, and the best stay, as many as there are centroids
+(or `population_size`); a score of `-inf` eliminates. NaN, an infinite fitness and a descriptor that is not finite count
+as a fitness of `-inf`: an empty slot.
 
 There are no cells. The centroids that `MAPElites.init` asks for are only counted, unless the rule is `"me"` or a
 passive archive is kept beside the population (`archive=True`). Emitters that look up what was in a newcomer's cell
-(CMA-ME) find the nearest individual instead: `centroids` are the descriptors before the last addition, and who stays
-keeps its slot. An emitter that looks for a newcomer in its cell after the addition (`MEESEmitter`) does not find it.
+(CMA-ME) find the nearest individual instead: `centroids` are the descriptors before the last addition, and an
+individual that stays keeps its slot. An emitter that looks for a newcomer in its cell after the addition
+(`MEESEmitter`) does not find it.
 
 Rules compute in single precision; what is stored keeps its dtype.
 """
@@ -44,7 +45,7 @@ class LQDRepertoire(MapElitesRepertoire):
     """A population of fixed size in which a competition rule decides who stays; an empty slot has fitness `-inf`."""
 
     rule: Rule
-    seed: jax.Array  # a key for rules that draw lots comes from here: QDax gives `add` none
+    seed: jax.Array  # for rules that are random: QDax gives `add` no key
     num_additions: jax.Array
     archive: MapElitesRepertoire | None
 
@@ -63,10 +64,10 @@ class LQDRepertoire(MapElitesRepertoire):
         Args:
             rule: A name (`lqd rules`), a rule, a file of weights, or a function `(key, fitness, descriptor) -> scores`.
                 `"me"` takes the centroids given to `MAPElites.init` as its cells.
-            population_size: How many stay; as many as there are centroids if not given.
+            population_size: How many stay; by default, as many as there are centroids.
             keys_extra_scores: Names of the extra scores to keep with each individual.
             archive: Also keep the best individual ever seen in each cell around the centroids, in `repertoire.archive`.
-            seed: Of what a rule draws.
+            seed: Seed of a rule's random draws.
         """
         return partial(
             cls.init,
@@ -152,7 +153,7 @@ class LQDRepertoire(MapElitesRepertoire):
     def add(
         self, batch_of_genotypes, batch_of_descriptors, batch_of_fitnesses, batch_of_extra_scores=None
     ) -> "LQDRepertoire":
-        """A batch joins, everybody is scored, the best stay."""
+        """A batch joins, all are scored, and the best stay."""
         residents = Population(self.genotypes, self.fitnesses[:, 0], self.descriptors, self.extra_scores)
         newcomers = self._newcomers(batch_of_genotypes, batch_of_descriptors, batch_of_fitnesses, batch_of_extra_scores)
         key = jax.random.fold_in(jax.random.key(self.seed), self.num_additions)
@@ -175,8 +176,8 @@ class LQDRepertoire(MapElitesRepertoire):
         genotypes = self.genotypes
         if isinstance(genotypes, jax.Array) and genotypes.ndim == 1 and jnp.issubdtype(genotypes.dtype, jnp.integer):
             raise InvalidInput(
-                "genotypes are one whole number each, as OMGMEGAEmitter makes them to select rows. It keeps gradients "
-                "by cell, and LQDRepertoire has no cells: take another emitter, or QDax's MapElitesRepertoire."
+                "genotypes are single whole numbers, with which OMGMEGAEmitter selects rows. It keeps gradients "
+                "per cell, and LQDRepertoire has no cells: use another emitter, or QDax's MapElitesRepertoire."
             )
         individuals = MapElitesRepertoire(
             genotypes=genotypes,
@@ -189,7 +190,7 @@ class LQDRepertoire(MapElitesRepertoire):
         return individuals.select(key, num_samples, selector)
 
     def _newcomers(self, genotypes, descriptors, fitnesses, extra_scores) -> Population:
-        """A batch in the shapes and dtypes of the population; who cannot be used has fitness `-inf`."""
+        """A batch in the shapes and dtypes of the population; an unusable individual has fitness `-inf`."""
         num = _batch_size(descriptors, fitnesses, self.descriptors.shape[1])
         extra_scores = _chosen(extra_scores, self.keys_extra_scores)
         fitness = jnp.asarray(fitnesses).reshape(num).astype(self.fitnesses.dtype)
@@ -206,7 +207,7 @@ class LQDRepertoire(MapElitesRepertoire):
 
 @jax.jit
 def _compete(rule: Rule, key, residents: Population, newcomers: Population) -> Population:
-    """Who stays of both. A resident keeps its slot; newcomers take those that are free."""
+    """Which of both stay. A resident keeps its slot; newcomers take the free ones."""
     union = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), residents, newcomers)
     scores = rule(key, union.fitness.astype(jnp.float32), union.descriptor.astype(jnp.float32))
     num = len(residents.fitness)
@@ -274,7 +275,7 @@ def _chosen(extra_scores, names: tuple[str, ...]) -> dict[str, Any]:
     for name in names:
         if name not in extra_scores:
             there = ", ".join(map(repr, extra_scores)) or "none"
-            raise InvalidInput(f"keys_extra_scores names {name!r}, but the extra scores that came are: {there}.")
+            raise InvalidInput(f"keys_extra_scores names {name!r}, but the extra scores received are: {there}.")
     return {name: extra_scores[name] for name in names}
 
 

@@ -2,8 +2,8 @@
 
     algorithm = MAPElites(scoring, LQDEmitter(bounds=(-5, 5)), metrics)
 
-Steps follow the spread of the elites; of the children that are bred only the most promising, by a model of what was
-evaluated lately, are emitted (`evolution/variation.py`). Genotypes are arrays, or trees of arrays, of real numbers;
+Steps follow the spread of the elites; of the children that are bred, only the most promising are emitted, by a model of
+recent evaluations (`evolution/variation.py`). Genotypes are arrays, or trees of arrays, of real numbers;
 they vary in single precision and keep their dtypes.
 """
 
@@ -23,7 +23,7 @@ from lqd.integrations import emitting
 
 
 class LQDEmitterState(EmitterState):
-    """What was evaluated lately, and the units that things are in."""
+    """Recent evaluations, and the units of genotypes and descriptors."""
 
     memory: Memory
     start: Start  # the middle and spread of the first genotypes
@@ -39,8 +39,8 @@ class LQDEmitter(Emitter):
         Args:
             bounds: `(low, high)` of genotypes, numbers or one for each dimension (of a tree, in the order of
                 `jax.tree.leaves`); what would leave them stays inside.
-            descriptor_bounds: `(low, high)` of descriptors, the range that counts, and the unit. Where they are not
-                given: that of the centroids, or of `LQDRepertoire`'s archive, or where there are no cells the spread.
+            descriptor_bounds: `(low, high)` of descriptors, the range that counts, and the unit. Default: that of the
+                centroids, or of `LQDRepertoire`'s archive; if there are no cells, the spread.
             batch_size: How many genotypes to emit at once.
         """
         self._bounds = None if bounds is None else checks.box("bounds", bounds, None)
@@ -55,7 +55,7 @@ class LQDEmitter(Emitter):
 
     @property
     def use_all_data(self) -> bool:
-        """Beside other emitters: it learns from what they emitted, too."""
+        """Beside other emitters, it also learns from what they emit."""
         return True
 
     def init(self, key, repertoire, genotypes, fitnesses, descriptors, extra_scores=None) -> LQDEmitterState:
@@ -85,7 +85,7 @@ class LQDEmitter(Emitter):
         if fitness.size != len(x):
             raise InvalidInput(
                 f"repertoire must have one fitness for each genotype, got shape {fitness.shape} for {len(x)}: "
-                "LQDEmitter knows one objective."
+                "LQDEmitter supports one objective."
             )
         box = self._box(x.shape[1])
         key_parents, key_children = jax.random.split(key)
@@ -105,7 +105,7 @@ class LQDEmitter(Emitter):
     def state_update(
         self, emitter_state, repertoire=None, genotypes=None, fitnesses=None, descriptors=None, extra_scores=None
     ) -> LQDEmitterState:
-        """With this batch in its memory."""
+        """The state with this batch in its memory."""
         x = _flat(genotypes)
         fitness, descriptor = jnp.asarray(fitnesses), jnp.asarray(descriptors)
         if fitness.size != len(x):

@@ -2,13 +2,13 @@
 
     archive = LQDArchive(solution_dim=20, measure_dim=2, capacity=512, rule="lqd-fn")
 
-Everybody in the archive and every newcomer gets a score from the rule, and the best `capacity` stay; a score of `-inf`
+The rule scores every solution in the archive and every newcomer, and the best `capacity` stay; a score of `-inf`
 eliminates. There are no cells, and so nothing to tessellate: `ranges` are only needed by MAP-Elites (`rule="me"`), by
 rankers that draw directions in measure space, and for the axes of plots. Where they are given, NS, DNS and learned
 rules see measures in units of them, and they are the range that counts.
 
 What an `add` tells emitters: `status` (2: it stayed, 0: it did not), `value` (its score above the lowest that stayed,
-for the improvement rankers: how clearly somebody survives, not how much fitter it is), `score`, and `novelty` (mean
+for the improvement rankers: how clearly a solution survives, not how much fitter it is), `score`, and `novelty` (mean
 distance to the three nearest). There is no `density`.
 
 Rules compute in single precision; what is stored keeps the dtypes asked for. The program is compiled once for a size of
@@ -63,11 +63,11 @@ class LQDArchive(ArchiveBase):
             capacity: How many solutions stay.
             rule: A name (`lqd rules`), a rule, a file of weights, or a function `(key, fitness, descriptor) -> scores`.
             ranges: Lower and upper bound of each measure.
-            outside: For NS, DNS and learned rules a solution outside `ranges` counts as at the `"edge"`; `"free"`: as
-                it is.
+            outside: How NS, DNS and learned rules see a solution outside `ranges`. `"edge"`: as if it were at the edge;
+                `"free"`: as it is.
             qd_score_offset: Subtracted from objectives in the QD score.
-            seed: Of what is drawn: by `sample_elites`, and by a rule that draws lots.
-            dtype: Of solutions, objectives and measures.
+            seed: Seed of random draws, by `sample_elites` and by rules.
+            dtype: Type of solutions, objectives and measures.
             extra_fields: Further data to keep with each solution: name -> (shape, dtype).
         """
         super().__init__(
@@ -175,7 +175,7 @@ class LQDArchive(ArchiveBase):
     # Writing
 
     def add(self, solution, objective, measures, **fields) -> dict[str, np.ndarray]:
-        """A batch joins, everybody is scored, the best stay. Without objectives (None) all count as 0."""
+        """A batch joins, all are scored, and the best stay. Without objectives (None) all count as 0."""
         given = {"solution": solution, "objective": objective, "measures": measures} | fields
         data = self._checked(given)
         num, size = len(data["objective"]), len(self._store)

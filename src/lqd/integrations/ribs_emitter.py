@@ -2,8 +2,8 @@
 
     emitter = LQDEmitter(archive, bounds=[(-5, 5)] * 20)
 
-Steps follow the spread of the elites; of the children that are bred only the most promising, by a model of what was
-evaluated lately, are asked for (`evolution/variation.py`). What is told is all that the model learns from.
+Steps follow the spread of the elites; of the children that are bred, only the most promising are asked for, by a model
+of recent evaluations (`evolution/variation.py`). The model learns only from what is told.
 """
 
 import functools
@@ -41,19 +41,19 @@ class LQDEmitter(EmitterBase):
         batch_size: int = emitting.BATCH_SIZE,
         seed: int | None = None,
     ):
-        """Creates an emitter that knows nothing yet.
+        """Creates an emitter with an empty memory.
 
         Args:
             archive: Any archive of pyribs, or `LQDArchive`. Where it has bounds of measures they are the range that
                 counts, and the unit; else the spread of what was told is.
-            x0: Where to begin, while the archive is empty; without it anywhere in the bounds, or around 0.
+            x0: Where to begin while the archive is empty; default anywhere in the bounds, or around 0.
             init_sigma: How far around `x0` (or 0), one number or one for each dimension. Without bounds also the unit
                 of steps too small to matter.
             bounds: One pair `(low, high)` for each dimension, as pyribs has it, or one for all of them.
             lower_bounds: In place of `bounds`, together with `upper_bounds`: one number for each dimension.
             upper_bounds: See `lower_bounds`.
             batch_size: How many solutions to ask for at once.
-            seed: Of what is drawn; that elites are drawn from the archive is the archive's seed.
+            seed: Seed of random draws; drawing elites from the archive uses the archive's own.
         """
         shape = _shape(archive)
         dim = math.prod(shape)
@@ -96,11 +96,11 @@ class LQDEmitter(EmitterBase):
 
     @property
     def memory(self) -> Memory:
-        """What was told lately."""
+        """The solutions told most recently."""
         return self._memory
 
     def ask(self) -> np.ndarray:
-        """A batch of children of the archive's elites; the start while it has none."""
+        """A batch of children of the archive's elites; initial solutions while it has none."""
         num = min(len(self.archive), emitting.PARENTS)
         x = np.zeros((emitting.PARENTS, math.prod(self._shape)), np.float32)
         if num:
@@ -117,7 +117,7 @@ class LQDEmitter(EmitterBase):
         return np.clip(solutions, self._lower_bounds, self._upper_bounds)
 
     def tell(self, solution: Any, objective: Any, measures: Any, add_info: Any = None, **fields: Any) -> None:
-        """What was evaluated, in batches of any size; without objectives (None) all count as 0."""
+        """Takes evaluated solutions, in batches of any size; without objectives (None) all count as 0."""
         measures = checks.numbers_array("measures", measures, "tell")
         num = len(measures) if measures.ndim else 0
         values = {
@@ -157,7 +157,7 @@ def _shape(archive: Any) -> tuple[int, ...]:
     ]
     if missing:
         raise InvalidInput(
-            f"archive must be one of pyribs's, e.g. GridArchive, or LQDArchive; got {shown(archive)}, "
+            f"archive must be an archive of pyribs, e.g. GridArchive, or LQDArchive; got {shown(archive)}, "
             f"which has no {', '.join(missing)}."
         )
     dtype = np.dtype(archive.dtypes["solution"])
@@ -184,11 +184,11 @@ def _box(bounds, lower, upper, shape: tuple[int, ...]) -> Ends | None:
         return None
     dim = math.prod(shape)
     if bounds is not None and (lower is not None or upper is not None):
-        raise InvalidInput("bounds and lower_bounds, upper_bounds say the same: give either.")
+        raise InvalidInput("bounds says the same as lower_bounds and upper_bounds: give one or the other.")
     if bounds is None:
         if lower is None or upper is None:
             missing = "lower_bounds" if lower is None else "upper_bounds"
-            raise InvalidInput(f"{missing} must be given with the other one: a dimension has both ends, or none has.")
+            raise InvalidInput(f"{missing} must be given, too: a dimension is bounded on both sides or not at all.")
         ends = []
         for name, end in (("lower_bounds", lower), ("upper_bounds", upper)):
             array = checks.numbers_array(name, end, name)
@@ -209,7 +209,7 @@ def _pairs(bounds, dim: int) -> np.ndarray:
         pairs = np.array(bounds, np.float64)  # None becomes NaN
     except (TypeError, ValueError) as error:
         raise InvalidInput(
-            f"{what}, got {shown(bounds)}; a dimension has both ends, or none has: without any give None."
+            f"{what}, got {shown(bounds)}; a dimension is bounded on both sides or not at all; for no bounds give None."
         ) from error
     if pairs.shape == (2,):
         pairs = np.tile(pairs, (dim, 1))

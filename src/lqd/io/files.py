@@ -49,7 +49,7 @@ def write_bytes(path: PathLike, content: bytes) -> pathlib.Path:
 
 
 def torn_files(folder: pathlib.Path) -> list[pathlib.Path]:
-    """What writers that were killed left in the folder; what lies deeper may be somebody else's, who still writes."""
+    """What killed writers left in the folder; files in deeper folders may belong to a process that is still writing."""
     return [*folder.glob(f".*{PART}")]
 
 
@@ -84,7 +84,7 @@ def read_arrays(path: PathLike, kind: str) -> tuple[dict[str, np.ndarray], dict[
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
-        raise Unreadable(f"{path}: not a whole safetensors file ({error}).") from error
+        raise Unreadable(f"{path}: not a complete safetensors file ({error}).") from error
     if metadata.get("kind") != f"lqd-{kind}":
         raise Unreadable(f"{path}: expected a file of kind 'lqd-{kind}', found {metadata.get('kind')!r}.")
     if metadata.get("version") != VERSION:
@@ -96,19 +96,19 @@ def read_arrays(path: PathLike, kind: str) -> tuple[dict[str, np.ndarray], dict[
 
 
 def parsed(text: str, path: PathLike) -> dict[str, Any]:
-    """JSON with names in it, from a file that may be anybody's."""
+    """A JSON object from an untrusted file."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"{path}: not JSON that can be read ({error}).") from error
+        raise Unreadable(f"{path}: not readable as JSON ({error}).") from error
     if not isinstance(content, dict):
-        raise Unreadable(f"{path}: names and values expected, found a {type(content).__name__}.")
+        raise Unreadable(f"{path}: expected names and values, found a {type(content).__name__}.")
     return content
 
 
 @contextlib.contextmanager
 def understood(path: PathLike):
-    """What goes wrong in here is the file's fault: whole, but not what its kind should hold."""
+    """Errors raised inside are reported as the file's: it is complete, but its content does not fit its kind."""
     try:
         yield
     except InvalidInput as error:
@@ -116,7 +116,7 @@ def understood(path: PathLike):
             raise
         raise InvalidInput(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-        raise Unreadable(f"{path}: its content is not that of its kind ({error!r:.200}).") from error
+        raise Unreadable(f"{path}: its content does not fit its kind ({error!r:.200}).") from error
 
 
 def flatten(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:

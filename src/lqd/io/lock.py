@@ -1,7 +1,7 @@
 """One process to a folder.
 
-The system lets go of a lock when its holder dies, however it dies. Such a lock belongs to an open file, which forked
-processes share: they close it at once, so that they neither keep it when the holder is killed nor let go of it.
+The system releases a lock when its holder dies, however it dies. Such a lock belongs to an open file, which forked
+processes share: they close it at once, so that they neither keep it when the holder is killed nor release it.
 """
 
 import contextlib
@@ -49,9 +49,9 @@ if hasattr(os, "register_at_fork"):
 
 @contextlib.contextmanager
 def locked(folder: pathlib.Path, name: str, shared: bool = False):
-    """Keeps a second process out; `name` is what the user calls the folder. What was torn there goes.
+    """Keeps a second process out; `name` is what the user calls the folder. Torn files in it are removed.
 
-    Those who hold it `shared` keep only those out who want it alone; they leave what is torn.
+    Holders of a `shared` lock keep out only those that want the folder alone; they leave torn files.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -79,6 +79,6 @@ def _lock(descriptor: int, folder: pathlib.Path, name: str, shared: bool) -> Non
         if error.errno in TAKEN:
             raise InvalidInput(f"{name} {folder} is in use by another process; give another folder.") from None
         raise InvalidInput(
-            f"{name} {folder} cannot be locked ({error.strerror}): its file system has no locks; give a folder on "
-            f"another."
+            f"{name} {folder} cannot be locked ({error.strerror}): its file system does not support "
+            f"locks; give a folder on another one."
         ) from error

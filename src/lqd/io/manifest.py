@@ -34,7 +34,7 @@ def commit() -> str | None:
 
 
 def note(commit: str | None) -> dict[str, str]:
-    """What the mark of a commit means, to stand beside it."""
+    """What the mark of a commit means, to be written beside it."""
     return {"commit_note": UNCOMMITTED} if commit is not None and commit.endswith("+") else {}
 
 

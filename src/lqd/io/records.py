@@ -1,4 +1,4 @@
-"""Dataclasses from plain values, of which nothing is believed: JSON that may be anybody's."""
+"""Dataclasses from untrusted plain values, such as JSON from any source."""
 
 import dataclasses
 import pathlib
@@ -7,7 +7,7 @@ import typing
 from typing import Any
 
 T = typing.TypeVar("T")
-LIMIT = 2**53  # whole numbers beyond it are none of ours
+LIMIT = 2**53  # we never write larger whole numbers
 
 
 def read(kind: type[T], values: Any, where: str = "") -> T:

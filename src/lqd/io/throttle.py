@@ -1,4 +1,4 @@
-"""Slow things, like writing a file, from time to time: not too often, and for a small share of the time."""
+"""Does slow things, like writing a file, from time to time: not too often, and for a small share of the time."""
 
 import time
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""How many members run at once on a device: chosen where nobody says so, and from then on part of the run.
+"""How many members run at once on a device: chosen unless the user says, and from then on part of the run.
 
-The size of a chunk is in the last bits of results. So it is settled once, when a run begins, and written into its
-config; the run keeps it, on whatever number of devices it goes on.
+The size of a chunk affects the last bits of results. So it is fixed once, when a run begins, and written into its
+config; the run keeps it, on whatever number of devices it continues.
 """
 
 import dataclasses
@@ -23,15 +23,15 @@ def fitted(config: Config, num_devices: int) -> Config:
 
 
 def kept(wanted: Config, begun: Config) -> Config:
-    """What is wanted of a run, in the chunks in which it was begun."""
+    """The wanted config of a run, in the chunks in which it was begun."""
     try:
         return dataclasses.replace(wanted, chunk_size=begun.chunk_size)
-    except InvalidInput:  # then it is another run, which is said elsewhere
+    except InvalidInput:  # then it is another run, which is reported elsewhere
         return wanted
 
 
 def check_begun(config: Config, num_devices: int) -> None:
-    """An error if a run cannot go on, in its chunks, on so many devices: it says how many would do."""
+    """An error if a run cannot continue, in its chunks, on this many devices: it says how many would do."""
     for stage in config.stages:
         size, chunk = stage.meta_population_size, min(config.chunk_size, stage.meta_population_size)
         try:
@@ -41,7 +41,7 @@ def check_begun(config: Config, num_devices: int) -> None:
             fits = [str(devices) for devices in range(1, num + 1) if num % devices == 0]
             would = " or ".join(filter(None, (", ".join(fits[:-1]), fits[-1])))
             raise InvalidInput(
-                f"this run goes in chunks of {chunk}, which are part of its results: {size} members are {num} "
-                f"chunk{'s' * (num > 1)}, and {num_devices} devices cannot share them. Go on with {would} of them "
-                f"(CUDA_VISIBLE_DEVICES says which)."
+                f"this run works in chunks of {chunk} members, on which its results depend: {size} members are {num} "
+                f"chunk{'s' * (num > 1)}, and {num_devices} devices cannot share them. Continue with {would} of them "
+                f"(CUDA_VISIBLE_DEVICES selects which)."
             ) from None

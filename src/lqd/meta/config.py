@@ -27,7 +27,7 @@ from lqd.meta.suite import Entry
 from lqd.meta.tasks import Distribution
 from lqd.rules.learned.network import OF_DISTANCES, Architecture
 
-# Of the held-out tasks, the largest there is. They and an imitation fold the same number into their seeds.
+# The seed of the held-out tasks, the largest there is. They and an imitation fold the same number into their seeds.
 VALIDATION_SEED = 2**32 - 1
 NUM_CELLS = 1024  # of the passive archive, for objectives that look at one
 
@@ -37,7 +37,7 @@ STAGE_NUMBERS = ("num_meta_generations", "meta_population_size", "num_tasks", "n
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """So many meta-generations of M members on K tasks, each run for T generations.
+    """A number of meta-generations of M members on K tasks, each run for T generations.
 
     With `shapes`, each meta-generation has one of them, drawn by its number.
     """
@@ -62,7 +62,7 @@ STAGE_FIELDS = (*STAGE_NUMBERS, "shapes")
 class Validation:
     """Held-out tasks, the same for every run: `num_tasks` of them every `every` meta-generations.
 
-    And those of the entries `on`, which count as much; what counts is the mean, or the worst, over all of them.
+    The entries `on` add further tasks, which count as much; the score is the mean, or the worst, over all of them.
     """
 
     every: int = 16
@@ -82,7 +82,7 @@ class Validation:
 class Config:
     """A whole run. `init` is 'none', a hand-made rule to imitate first, or weights: a name or a file.
 
-    It is trained on `tasks`, or where there are none on BBOB's `distribution` alone.
+    It is trained on `tasks` or, without any, on BBOB's `distribution` alone.
     """
 
     stages: tuple[Stage, ...]
@@ -123,7 +123,7 @@ class Config:
         checks.seed(self.seed)
         if self.seed == VALIDATION_SEED and self.init in TEACHERS:
             raise InvalidInput(
-                f"seed {self.seed} is that of the validation tasks: an imitation (of {self.init!r}) would draw its "
+                f"seed {self.seed} is the seed of the validation tasks: an imitation (of {self.init!r}) would draw its "
                 f"populations from their keys. Give another seed."
             )
         if len(self.tasks) == 1 and isinstance(only := self.tasks[0].family, Distribution):
@@ -181,7 +181,7 @@ class Config:
         return tuple(part.family for part in self.parts)
 
     def divided(self, argument: str, num_tasks: int) -> tuple[int, ...]:
-        """How many of the tasks are of each family."""
+        """How many tasks each family gets."""
         if self.tasks:
             return mixture.divided(argument, num_tasks, self.tasks)
         return (self.distribution.check_num_tasks(argument, num_tasks),)
@@ -267,9 +267,9 @@ def _at(config: Config, population_size: int | None, batch_size: int | None) -> 
 
 
 def to_dict(config: Config) -> dict[str, Any]:
-    """As plain values for JSON; of a function or a family of the user's, what identifies it.
+    """A config as plain values for JSON; of a user's function or family, what identifies it.
 
-    What only newer runs have is left out where it is empty: the others' files stay what they were.
+    Newer fields are left out where they are empty, so files of older runs stay as they were.
     """
     own = config.objective.identity(config.population_size, config.families[0].descriptor_dim, config.num_cells)
     changed = {
@@ -286,7 +286,7 @@ def to_dict(config: Config) -> dict[str, Any]:
 
 
 def _imitation_to_dict(imitation: Imitation) -> dict[str, Any]:
-    """Without what it has from the run."""
+    """Its fields, without those that come from the run."""
     plain = dataclasses.asdict(dataclasses.replace(imitation, tasks=()))
     return {name: value for name, value in plain.items() if name not in ("tasks", "iso_sigma", "line_sigma")}
 
@@ -308,7 +308,7 @@ def _without_empty(content: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def shortened(config: Config, num_meta_generations: int) -> Config:
-    """The first so many meta-generations of a run."""
+    """The first `num_meta_generations` of a run."""
     stages, left = [], num_meta_generations
     for stage in config.stages:
         stages.append(dataclasses.replace(stage, num_meta_generations=min(stage.num_meta_generations, left)))
@@ -317,7 +317,7 @@ def shortened(config: Config, num_meta_generations: int) -> Config:
 
 
 def from_dict(content: dict[str, Any]) -> Config:
-    """What `to_dict` made, after a passage through JSON."""
+    """The config that `to_dict` took apart, after a passage through JSON."""
     imitation = content["imitation"] | {"functions": content["distribution"]["functions"]}
     tasks = mixture.dicts_to_parts(content.get("tasks", ()))
     validation = content["validation"]
@@ -329,7 +329,7 @@ def from_dict(content: dict[str, Any]) -> Config:
 def differences(old: Config, new: Config, num_done: int) -> list[str]:
     """Fields in which `new` is another run than the one that did `num_done` meta-generations under `old`.
 
-    More meta-generations and further stages are the same run, as long as what is already done would be done alike.
+    With more meta-generations or further stages it is the same run, as long as what is already done stays the same.
     """
     first, second = mixture.flat(to_dict(old)), mixture.flat(to_dict(new))
     names = [n for n in sorted(first.keys() | second.keys()) if n not in ("stages", "tasks", "validation.on")]

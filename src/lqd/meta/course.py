@@ -2,10 +2,10 @@
 
 Beside the population a passive archive is kept: the best noiseless fitness ever seen in each of many cells, which are
 laid over the range of each task's descriptors. For one or two descriptors it is a grid, for more a tessellation (CVT);
-what is outside of the range counts in the cell at the edge. At evenly spaced moments, the last one at the end, its QD
-score and coverage are looked at, and the best fitness so far.
+what is outside the range counts in the cell at the edge. At evenly spaced moments, the last one at the end, its QD
+score and coverage are recorded, and the best fitness so far.
 
-The run itself is the one that is not watched, to the last bit: looking on changes no decision.
+Watching changes no decision: the run is the same, to the last bit, as when it is not watched.
 """
 
 import functools
@@ -47,7 +47,7 @@ def follow(
     box: Box,
     f_worst: Float[Array, " K"] | None,
 ) -> tuple[Population, Seen]:
-    """The final population of a run with these sizes (population, batch), and what was seen on the way."""
+    """The final population of a run with these sizes (population, batch), and what was seen during it."""
     population_size, batch_size = sizes
     enter = functools.partial(_enter, tasks, num_cells, box)
 
@@ -74,7 +74,7 @@ def follow(
 
 
 def _enter(tasks: TrainingTasks, num_cells: int, box: Box, archive, best, x: Float[Array, "K B n"], evaluated):
-    """The archive and the best fitness with some individuals more; one that failed counts nowhere."""
+    """Adds individuals to the archive and the best fitness; one that failed counts nowhere."""
     fitness = tasks.noiseless(x).astype(loop.DTYPE)
     whole = jnp.isfinite(evaluated.fitness) & jnp.all(jnp.isfinite(evaluated.descriptor), axis=-1)
     fitness = jnp.where(whole & jnp.isfinite(fitness), fitness, -jnp.inf)

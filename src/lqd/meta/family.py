@@ -102,7 +102,7 @@ def is_described(family: Family) -> bool:
 
 
 def _source(family) -> Any:
-    """The user's object, where that is wrapped."""
+    """The user's object, if it is wrapped."""
     return getattr(family, "given", family)
 
 
@@ -131,7 +131,7 @@ def _plain(value) -> Any:
 
 @functools.cache
 def says(family: Family) -> str:
-    """What some tasks say of some solutions, to four digits: another text, another family."""
+    """The answers of some tasks for some solutions, to four digits: another text means another family."""
     key_tasks, key_x, key_runs = jax.random.split(jax.random.key(0), 3)
     tasks = jax.jit(family.sample, static_argnums=1)(key_tasks, num_looked_at(family))
     fitness, descriptor, low, high = _look(tasks, key_x, key_runs, NUM_LOOKED_AT)[:4]

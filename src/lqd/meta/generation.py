@@ -4,7 +4,7 @@ Every member meets the same tasks with the same random numbers, which are made o
 
 Devices share the members. Each device holds the whole (small) state of the meta-optimiser, draws all members and all
 tasks from the same keys, and runs its own part of the members, a chunk of fixed size at a time; then the scores are
-gathered on every device, and each one tells its own copy of the meta-optimiser. Nothing but scores travels.
+gathered on every device, and each one tells its own copy of the meta-optimiser. Only scores travel.
 
 All arithmetic is in programs of one device, which the host starts on every device without waiting for any: the same
 programs whatever the number of devices, so the same bits. One program partitioned over all devices would be shorter,
@@ -110,13 +110,13 @@ def _with_tasks(config, stage, number, family, members, seed, meta_generation, n
 
 
 def keys_of_part(keys: Key[Array, " N"], number: int) -> Key[Array, " N"]:
-    """Those of the first family are the ones there were before a run could have several."""
+    """The keys of a part; those of the first family are the same as in a run with a single one."""
     return keys if number == 0 else jax.vmap(lambda key: jax.random.fold_in(key, FURTHER + number))(keys)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def run_chunk(config: Config, chunk: int, prepared: Prepared, first, num_generations) -> Measures:
-    """Members `first` and after, as many as a chunk holds, on every task."""
+    """Runs as many members as a chunk holds, from `first` on, on every task."""
     members = jax.lax.dynamic_slice_in_dim(prepared.members, first, chunk)
 
     def run(flat):

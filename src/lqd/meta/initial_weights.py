@@ -1,4 +1,4 @@
-"""The weights that an evolution begins with: random, from a file, or what an imitation came to."""
+"""The weights that an evolution begins with: random, from a file, or the result of an imitation."""
 
 import dataclasses
 import hashlib
@@ -18,7 +18,7 @@ from lqd.rules.learned.rule import Learned
 
 
 def random_rule(config: Config) -> Learned:
-    """A rule nobody trained; its weights depend on the seed."""
+    """An untrained rule; its weights depend on the seed."""
     key = jax.random.fold_in(jax.random.key(np.uint32(config.seed)), generation.STARTING)
     return Learned.init(key, config.architecture)
 
@@ -40,7 +40,7 @@ def weights(config: Config) -> Float[np.ndarray, " n"]:
 
 
 def read(init: str) -> tuple[Learned, str]:
-    """A rule from the box, from a file, or from the folder of a run, and the checksum of its weights."""
+    """A rule that ships with lqd, from a file or from the folder of a run, and the checksum of its weights."""
     path = pathlib.Path(init)
     path = path / "rule.safetensors" if path.is_dir() else path
     if str(init) not in trained.NAMES and not path.is_file():

@@ -1,4 +1,4 @@
-"""A rule on tasks, as training and validation run it, and what is measured of it, on noiseless fitness."""
+"""Runs of a rule on tasks, for training and validation, and their measures on noiseless fitness."""
 
 import dataclasses
 import functools
@@ -30,7 +30,7 @@ def run_rule(
     f_worst: Float[Array, " K"] | None = None,
     box: Box | None = None,
 ) -> Measures:
-    """One rule on every task, and what is measured of it. Cells are laid over the `box`, by default the tasks' own.
+    """Runs one rule on every task and measures it. Cells are laid over the `box`, by default the tasks' own.
 
     Fitness is counted from the optimum, where that is known.
     """
@@ -72,7 +72,7 @@ def in_unit_box(tasks: TrainingTasks) -> TrainingTasks:
 
 
 def run_trained(rule: Rule, keys, tasks: TrainingTasks, config: Config, *about) -> Measures:
-    """As in training: a rule sees descriptors scaled, as it does in use; only those of BBOB it sees as they are."""
+    """As in training: a rule sees scaled descriptors, as it does in use; only those of BBOB are left as they are."""
     as_they_are = isinstance(tasks, LandscapeBatch) and config.objective.own is None
     return (run_rule if as_they_are else run_scaled)(rule, keys, tasks, config, *about)
 
@@ -97,7 +97,7 @@ def _noiseless(population, tasks: TrainingTasks) -> Float[Array, "K N"]:
 
 
 def anchors(key: Key[Array, ""], tasks: TrainingTasks, num_evaluations) -> Anchors:
-    """What random search reaches on each task with the evaluations that a run has."""
+    """What random search reaches on each task with as many evaluations as a run."""
     return random_search(key, tasks, num_evaluations)
 
 

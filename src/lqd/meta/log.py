@@ -4,7 +4,7 @@ Conventions:
 
 - the first column counts (steps, meta-generations): it is the horizontal axis of TensorBoard and Weights & Biases;
 - a row is one line, handed to the operating system before `write` returns, so a killed run loses at most the row it
-  was writing; a line that does not end was never whole, and is dropped when the log is next opened;
+  was writing; a line without an end is incomplete, and is dropped when the log is next opened;
 - the last column is a checksum of the row and of all before it: a log that was altered, or lost a row, is refused.
   Logs of earlier versions do not have it; they get it when they are next written to;
 - opening appends. With `resume_at=("step", 400)` what came after step 400 is dropped first, so a run that was killed
@@ -90,8 +90,8 @@ class Log:
             self._wandb.log(numbers, step=step)
 
     def close(self) -> None:
-        """Nothing is lost without it, but for what Weights & Biases has still to send."""
-        with contextlib.suppress(OSError):  # a row that could not be written was told before
+        """Without it nothing is lost, except what Weights & Biases still has to send."""
+        with contextlib.suppress(OSError):  # a row that could not be written was reported before
             self._file.close()
         if self._tensorboard is not None:
             self._tensorboard.close()
@@ -117,11 +117,11 @@ def read(path: PathLike) -> "pandas.DataFrame":
 
 
 def _restore(path: pathlib.Path, columns: tuple[str, ...], resume_at: tuple[str, int] | None) -> int:
-    """Makes the file one with these columns and whole rows up to `resume_at`; a new one where there is none. Returns
-    the checksum of all that is in it."""
+    """Gives the file these columns, and cuts it to complete rows up to `resume_at`; begins a new one if there is none.
+    Returns the checksum of its content."""
     header, *rows = _rows(path) if path.exists() and path.stat().st_size else [list(columns)]
     if not set(header) & set(columns):
-        raise Unreadable(f"{path}: not this log: its header is {header}, expected {list(columns)}. Move it away.")
+        raise Unreadable(f"{path}: not this run's log: its header is {header}, expected {list(columns)}. Move it away.")
     if resume_at is not None and rows:
         rows = _until(path, header, rows, *resume_at)
     place = {name: header.index(name) for name in columns if name in header}
@@ -140,7 +140,7 @@ def _restore(path: pathlib.Path, columns: tuple[str, ...], resume_at: tuple[str,
 def _until(path: pathlib.Path, header: list[str], rows: Rows, counter: str, last: int) -> Rows:
     """The rows whose counter is at most `last`; a row without one belongs to the row before it."""
     if counter not in header:
-        raise Unreadable(f"{path}: it has no column {counter!r} to resume at, but {header}. Move it away.")
+        raise Unreadable(f"{path}: it has no column {counter!r} to resume at; its columns are {header}. Move it away.")
     place, count, kept = header.index(counter), -np.inf, []
     for number, row in enumerate(rows, 2):
         try:
@@ -161,7 +161,7 @@ def _rows(path: pathlib.Path) -> Rows:
     for number, row in enumerate(rows, 1):
         if len(row) != len(rows[0]):
             raise Unreadable(
-                f"{path}: line {number} has {len(row)} cells, the header {len(rows[0])}. Mend or remove it."
+                f"{path}: line {number} has {len(row)} cells, the header {len(rows[0])}. Fix or remove it."
             )
     return _without_sums(path, rows) if rows[0] and rows[0][-1] == CHECK else rows
 
@@ -172,14 +172,14 @@ def _without_sums(path: pathlib.Path, rows: Rows) -> Rows:
         line, sum_of_all = _summed(row[:-1], sum_of_all)
         if line != _line(row):
             raise Unreadable(
-                f"{path}: line {number} is not as it was written, or one before it is missing: its checksum does not "
-                f"match. Put a copy back, or move it away: then a new log begins."
+                f"{path}: line {number} was altered, or a line before it is missing: its checksum does not "
+                f"match. Restore a copy, or move the file away to begin a new log."
             )
     return [row[:-1] for row in rows]
 
 
 def _whole_lines(path: pathlib.Path) -> str:
-    """Without what follows the last line break: it was being written when the run died."""
+    """The content up to the last line break: the rest was being written when the run died."""
     try:
         lines, end, _ = path.read_bytes().rpartition(b"\n")
         return (lines + end).decode()
@@ -210,7 +210,7 @@ def _plain(name: str, value: Value) -> Any:
 
 
 def _summed(cells: list[str], sum_of_all: int) -> tuple[str, int]:
-    """A row with its checksum, and what the next one goes on from."""
+    """A row with its checksum, and the hash from which the next one continues."""
     sum_of_all = zlib.crc32(_line(cells).encode(), sum_of_all)
     return _line([*cells, f"{sum_of_all:08x}"]), sum_of_all
 

@@ -1,7 +1,7 @@
-"""Families of the user's own: functions, or objects with `sample`, with what they leave out filled in.
+"""Users' own families: functions, or objects with `sample`, completed with what they leave out.
 
-The shortest way is `task_family`: how one task is drawn, and what it says of solutions. Who wants to say how a whole
-batch is evaluated gives `sample(key, num_tasks)`, a function or an object that has it, and returns tasks (a pytree)
+The shortest way is `task_family`: how one task is drawn, and how it evaluates solutions. To evaluate a whole batch at
+once, give `sample(key, num_tasks)`, a function or an object that has it, which returns tasks (a pytree)
 with `dim`, `bounds`, `evaluate` and `descriptor_range` (K, D) or `descriptor_bounds` (D,); the rest is filled in.
 """
 
@@ -57,16 +57,16 @@ def task_family(
     noiseless: Callable[[Any, Any], Any] | None = None,
     f_opt: Callable[[Any], Any] | float | None = None,
 ) -> Family:
-    """A family of tasks to train on, from how one task is drawn and what it says of solutions.
+    """A family of tasks to train on, from how one task is drawn and how it evaluates solutions.
 
     `draw(key)` returns whatever makes a task: arrays, in tuples or dictionaries. `evaluate(parameters, x)` returns
-    fitness (B,), which is maximised, and descriptor (B, D) of solutions x (B, dim); with `batch=False`, of one solution
-    (dim,) a number and (D,). Both must be JAX functions. `bounds` are those of the solutions (None: none),
+    fitness (B,), which is maximised, and descriptor (B, D) of solutions x (B, dim); with `batch=False`, for one
+    solution (dim,), a number and (D,). Both must be JAX functions. `bounds` are those of the solutions (None: none),
     `descriptor_bounds` the descriptors that count: cells are laid there.
 
-    `noiseless(parameters, x)` is the fitness that counts, where that is not what rules see; for noise there is
+    `noiseless(parameters, x)` is the fitness that counts, if it is not what rules see; for noise there is
     `lqd.families.Noisy`. `f_opt` is the best fitness, a number or a function of the parameters. Raise `version` when
-    the same key comes to give other tasks.
+    the same key begins to give other tasks.
     """
     dim = checks.size("dim", dim)
     for argument, function in (("evaluate", evaluate), ("draw", draw), ("noiseless", noiseless or draw)):
@@ -232,8 +232,8 @@ class Own:
         has_range = hasattr(tasks, "descriptor_range") or getattr(tasks, "descriptor_bounds", None) is not None
         if not has_range:
             raise InvalidInput(
-                f"family {self.name!r}: its tasks say no descriptor_range (low (K, D), high (K, D)), and no "
-                f"descriptor_bounds (low (D,), high (D,)): which descriptors count?"
+                f"family {self.name!r}: its tasks have neither descriptor_range (low (K, D), high (K, D)) nor "
+                f"descriptor_bounds (low (D,), high (D,)): say which range counts."
             )
         return OwnTasks(tasks, num_tasks)
 
@@ -258,7 +258,7 @@ def _descriptor_dim_of(family: Own) -> int:
 
 @pytree
 class OwnTasks:
-    """Tasks of a user's family. So many of them were asked for; how many there are, they may say themselves."""
+    """Tasks of a user's family, with the number asked for; they may state their own number."""
 
     tasks: Any
     num_asked: int = static()
@@ -300,7 +300,7 @@ class OwnTasks:
         return as_evaluation(self.tasks.evaluate(key, x))
 
     def noiseless(self, x: Float[Array, "K B n"]) -> Float[Array, "K B"]:
-        """Where the tasks do not say it, what they say under one key."""
+        """The tasks' own noiseless fitness or, without it, an evaluation with a fixed key."""
         if hasattr(self.tasks, "noiseless"):
             return self.tasks.noiseless(x)
         return self.evaluate(jax.random.split(jax.random.key(np.uint32(0)), self.num_tasks), x).fitness

@@ -121,6 +121,18 @@ def override(config: Config, settings: dict[str, Any]) -> Config:
     return dataclasses.replace(config, **changes)
 
 
+def value_of(name: str, config: Config) -> Any:
+    """The value that a config has for a setting; None for one that it does not have."""
+    if name == "objective":
+        return config.objective.name
+    if name in _PARTS:
+        part, field = _PARTS[name]
+        return getattr(getattr(config, part), field)
+    if name in STAGE_FIELDS:
+        return getattr(config.stages[-1], name) if config.stages else None
+    return getattr(config, name) if name in ("tasks", *_OWN) else None
+
+
 def begin_with(config: Config, init: str, sha256: str, architecture: Architecture) -> Config:
     """The same run from given weights, with their architecture. Those of recipe 2 may begin a run of recipe 3."""
     if (config.architecture.recipe, architecture.recipe) == (3, 2):

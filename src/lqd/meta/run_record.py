@@ -1,4 +1,4 @@
-"""What a run tells: the columns of its log, and the card that travels with its rule."""
+"""What a run records: the columns of its log, and the card that travels with its rule."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ COLUMNS = (
 
 
 def columns(config: Config) -> tuple[str, ...]:
-    """Of the log; with several families, or further entries to validate on, the score of each."""
+    """The columns of the log; with several families, or further entries to validate on, also the score of each."""
     parts = suite.parts_of_training([family.name for family in config.families])
     more = (*parts, *(entry.name for entry in config.validation.on))
     entries = (suite.TRAINING, *more) if more else ()
@@ -49,7 +49,7 @@ def summary(verdict: Verdict) -> dict[str, Any]:
 
 
 def recipe(config: Config) -> str:
-    """In words, how the weights came about."""
+    """How the weights were made, in words."""
     begun = {"none": "random weights"}.get(config.init, f"the weights of {config.init}")
     if config.init in TEACHERS:
         imitated = f"imitation of the hand-made rule '{config.init}' by gradient descent"
@@ -58,7 +58,7 @@ def recipe(config: Config) -> str:
 
 
 def card(config: Config, notes: dict[str, Any], num_meta_generations: int) -> dict[str, Any]:
-    """Everything that is to be known about a rule from this run; a warm start is said, and from what."""
+    """Everything to be known about a rule from this run, including what it was warm-started from."""
     warm_start = None
     if config.init in TEACHERS:
         warm_start = {"imitated": config.init} | notes.get("imitation", {})

@@ -1,4 +1,4 @@
-"""When to stop: a time limit, or a signal (SIGINT, SIGTERM). Neither loses anything, neither changes a result."""
+"""When to stop: at a time limit, or on a signal (SIGINT, SIGTERM). Neither loses anything or changes a result."""
 
 import signal
 import threading
@@ -14,7 +14,7 @@ class Stop:
     """`with Stop(limit) as stop:` turns signals into a `reason`; a second Ctrl-C interrupts at once.
 
     The time limit counts from the beginning, and is seen by looking ahead: a step that would not end in time, judged
-    by the one before, is not begun. The first step is always made, so that a chain of short calls gets somewhere.
+    by the one before, is not begun. The first step is always made, so that a chain of short calls makes progress.
     """
 
     def __init__(self, time_limit_s: float | None):
@@ -40,9 +40,9 @@ class Stop:
         self.reason = signal.Signals(number).name
 
     def wait(self, results: Any) -> None:
-        """Until the devices have these results, or, with one process, until a signal comes.
+        """Waits until the devices have these results, or, with one process, until a signal comes.
 
-        Looks instead of blocking: Python sees no signal while it waits inside the runtime.
+        Polls instead of blocking: Python sees no signal while it waits inside the runtime.
         """
         leaves = jax.tree.leaves(results)
         while not all(leaf.is_ready() for leaf in leaves):
@@ -53,7 +53,7 @@ class Stop:
         jax.block_until_ready(leaves)  # raises what a device raised
 
     def after(self, seconds: float) -> None:
-        """Notes that a step took so long."""
+        """Notes how long a step took."""
         if self.time_limit_s is not None and self.reason is None:
             left = self.time_limit_s - (time.perf_counter() - self._begun)
             if left < seconds:

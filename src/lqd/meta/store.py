@@ -68,7 +68,7 @@ class Store:
                 damaged.append(str(error))
                 continue
             if damaged:
-                warnings.warn(f"{' '.join(damaged)} Going on from the last good state, {path}.", stacklevel=2)
+                warnings.warn(f"{' '.join(damaged)} Continuing from the last good state, {path}.", stacklevel=2)
             return saved
         if damaged:
             raise Unreadable(f"no state in {self.folder} can be read: {' '.join(damaged)}")

@@ -5,7 +5,7 @@ Conventions:
 - fitness is maximised, as everywhere in the package (evosax minimises); NaN counts as the worst;
 - a strategy is plain configuration, its `State` a dictionary of float32 and int32 arrays by name: saved as it is, and
   unlike evosax's own structures never mistaken by `jit` for another of equal fields (see `lqd.types.pytree`);
-- no array of the state has the size of the meta-population, so a state goes on under a strategy with more members;
+- no array of the state has the size of the meta-population, so a state can continue under a strategy with more members;
 - everything is a pure function of the key, and may be called under `jit`, `vmap` and `shard_map`.
 
 Deliberately not here: where members are evaluated, and the best member seen. A member's fitness is relative to the
@@ -109,11 +109,11 @@ class _Built:
     structure: Any
 
     def unpack(self, state: State) -> Any:
-        """evosax's state from ours; what we leave out is as in the beginning."""
+        """evosax's state from ours; what we leave out is as it was initially."""
         expected = {name: value.shape for name, value in self.start.items() if name not in LEFT_OUT}
         received = {name: jnp.shape(value) for name, value in state.items()}
         if received != expected:
-            raise InvalidInput(f"the state is not one of this strategy: expected shapes {expected}, got {received}.")
+            raise InvalidInput(f"the state belongs to another strategy: expected shapes {expected}, got {received}.")
         return jax.tree.unflatten(self.structure, [state.get(name, value) for name, value in self.start.items()])
 
 
@@ -165,7 +165,7 @@ def _separable_rates(params: Any, num_params: int) -> Any:
 
 
 def _no_metrics(key, population, fitness, state, params) -> dict[str, Any]:
-    """evosax's own are not used, and some are NaN."""
+    """No metrics: evosax's own are not used, and some are NaN."""
     return {}
 
 

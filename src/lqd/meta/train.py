@@ -37,10 +37,11 @@ def train(
 
     `preset` is smoke, small (the default), reference or paper; every number in it can be replaced by a keyword:
     objective, init, num_meta_generations, meta_population_size, seed, ... (`lqd train --help` lists them). The
-    objective may be a function, `(fitness (N,), descriptor (N, D)) -> number`, for a final population; by these and
-    other names of parameters it may ask for the whole run. `tasks` says what to train on: families of tasks, by name
-    or your own (`lqd.task_family`), with shares; `shapes` in which sizes; `validation_on` what else to validate on.
-    With `resume` a run goes on where it stopped, and may be lengthened (`num_meta_generations`, `add_stage`).
+    objective may be a function, `(fitness (N,), descriptor (N, D)) -> number`, for a final population; its
+    parameters may also ask, by name, for measures of the whole run. `tasks` says what to train on: families of tasks,
+    by name or your own (`lqd.task_family`), with shares; `shapes` in which sizes; `validation_on` what else to validate
+    on. With `resume` a run continues from where it stopped, and may be lengthened (`num_meta_generations`,
+    `add_stage`).
     """
     return _train(
         pathlib.Path(out), preset, resume, tuple(add_stage), settings, evolve=True, time_limit_s=time_limit_s,
@@ -82,7 +83,7 @@ def _train(out, preset, resume, stages, settings, *, evolve, time_limit_s, save_
     num_devices, is_free = jax.device_count(), "chunk_size" not in settings
     store, leads = Store(out), jax.process_index() == 0
     goes_on = resume and preset is None and bool(store.paths())  # then what is asked for changes the saved config
-    wanted = None if goes_on else _wanted(preset or "small", settings, stages, evolve)  # told before a folder is made
+    wanted = None if goes_on else _wanted(preset or "small", settings, stages, evolve)  # before a folder is made
     if wanted is not None and is_free:
         wanted = chunks.fitted(wanted, num_devices)
     with store.lock() if leads else contextlib.nullcontext():
@@ -93,7 +94,7 @@ def _train(out, preset, resume, stages, settings, *, evolve, time_limit_s, save_
             config = _continued(out, saved, wanted if preset is not None else None, settings, stages)
             chunks.check_begun(config, num_devices)
         elif wanted is None:
-            raise InvalidInput(f"the saved states in {out} are gone since this began.")
+            raise InvalidInput(f"the saved states in {out} have disappeared since this began.")
         elif saved is not None:
             raise _occupied(out, saved, wanted)
         else:
@@ -114,7 +115,7 @@ def _train(out, preset, resume, stages, settings, *, evolve, time_limit_s, save_
 
 
 def again(config: Config, out: pathlib.Path, quiet: bool = False) -> Outcome:
-    """A whole run of a config, in a folder of its own."""
+    """Repeats a whole run from its config, in a folder of its own."""
     config.check()
     store = Store(out)
     with store.lock(), _display(config, None, quiet) as show:
@@ -131,7 +132,7 @@ def _wanted(preset: str, settings: dict[str, Any], stages: Sequence[str], evolve
 
 
 def _with(config: Config, settings: dict[str, Any], stages: Sequence[str]) -> Config:
-    """The config with what was asked for; weights to begin with bring their architecture along."""
+    """The config with the settings asked for; initial weights bring their architecture along."""
     init = settings.get("init")
     config = presets.override(config, settings)
     for text in stages:
@@ -143,7 +144,7 @@ def _with(config: Config, settings: dict[str, Any], stages: Sequence[str]) -> Co
 
 
 def _continued(out, saved: Saved, wanted: Config | None, settings, stages: Sequence[str]) -> Config:
-    """The config to go on with: the preset's, or the saved one changed as asked, if that is still the same run."""
+    """The config to continue with: the preset's, or the saved one changed as asked, if that is still the same run."""
     given = {name: value for name, value in settings.items() if name != "init" or str(value) != saved.config.init}
     config = wanted or _asked_before(saved, given, stages) or _with(saved.config, given, stages)
     found = configs.differences(saved.config, config, saved.num_meta_generations)
@@ -154,14 +155,14 @@ def _continued(out, saved: Saved, wanted: Config | None, settings, stages: Seque
 
 
 def _asked_before(saved: Saved, given: dict[str, Any], stages: Sequence[str]) -> Config | None:
-    """The saved config, if these same words made it: given again after an interruption, they add no stage twice."""
+    """The saved config, if the same words made it: given again after an interruption, they add no stage twice."""
     num_before = len(saved.config.stages) - len(stages)
     if not stages or num_before < 0 or saved.num_meta_generations >= saved.config.num_meta_generations:
         return None
     before = dataclasses.replace(saved.config, stages=saved.config.stages[:num_before])
     try:
         again = _with(before, given, stages)
-    except InvalidInput:  # what is given does not fit the run as it was before, so it is not what made it
+    except InvalidInput:  # these settings do not fit the run as it was before, so they did not make it
         return None
     return again if again.stages == saved.config.stages else None
 
@@ -172,13 +173,13 @@ def _occupied(out, saved: Saved, wanted: Config) -> InvalidInput:
         return InvalidInput(f"--out {out} holds another run; it differs in {'; '.join(found)}. Give another folder.")
     done, total = saved.num_meta_generations, saved.config.num_meta_generations
     return InvalidInput(
-        f"--out {out} holds this run, {done} of {total} meta-generations done: give --resume to go on, or another "
-        f"folder to begin anew."
+        f"--out {out} holds this run, {done} of {total} meta-generations done: give --resume to continue, or another "
+        f"folder to start over."
     )
 
 
 def _agree(counter: int) -> None:
-    """All processes go on from the same state; then, and not before, may the first one write new ones."""
+    """Checks that all processes continue from the same state; only then may the first one write new ones."""
     import jax
 
     if jax.process_count() == 1:
@@ -189,7 +190,7 @@ def _agree(counter: int) -> None:
     counters = multihost_utils.process_allgather(np.asarray(counter))
     if len(set(counters.tolist())) > 1:
         raise InvalidInput(
-            f"the processes found different states ({counters.tolist()} steps): --out must be a folder that all see."
+            f"the processes found different states ({counters.tolist()} steps): --out must be a folder that all share."
         )
 
 
@@ -199,19 +200,20 @@ def _display(config: Config, saved: Saved | None, quiet: bool) -> Iterator[Calla
     if quiet:
         yield None
         return
-    with terminal.progress("{task.description}", "narrow bar", "count", "{task.fields[facts]}", "left") as bars:
+    with terminal.progress() as bars:
         totals = {"imitation": config.num_rounds, "evolution": config.num_meta_generations}
         done = {"imitation": saved.num_rounds, "evolution": saved.num_meta_generations} if saved else {}
         names = {"imitation": f"imitating {config.init}", "evolution": f"evolving for {_named(config)}"}
         rows = {
-            phase: bars.add_task(f"{names[phase]:.20}", total=total, completed=done.get(phase, 0), facts="compiling")
+            phase: bars.add_task(names[phase], total=total, completed=done.get(phase, 0), facts=terminal.COMPILING)
             for phase, total in totals.items()
             if total
         }
 
         def show(progress: TrainingProgress) -> None:
-            score = "" if progress.score is None else f", wins {progress.score:.1%}"
-            facts = f"{progress.seconds:.2f} s each{score}"
+            facts = [f"{progress.seconds:.2f} s each"]
+            if progress.score is not None:
+                facts.append(f"wins {progress.score:.1%}")
             bars.update(rows[progress.phase], completed=progress.done, facts=facts)
 
         yield show
@@ -229,7 +231,7 @@ def draw(folder: pathlib.Path, out: pathlib.Path | None = None) -> pathlib.Path:
 def draw_learning(
     folders: Sequence[pathlib.Path], until: int, out: pathlib.Path | None = None
 ) -> tuple[pathlib.Path, list[str]]:
-    """The learning curves of some training runs with where they lead; and a line on each."""
+    """Draws the learning curves of training runs with where they lead; returns also a line on each."""
     from lqd.report import style, training_figures
 
     until, out = checks.whole("until", until, 1), _picture(out or folders[0] / "learning.png")
@@ -245,7 +247,7 @@ def draw_learning(
         middle, low, high = (float(value) for value in course.at(until))
         gain, least, most = course.gain
         lines.append(
-            f"{name}: {course.score[-1]:.3f} after {course.step[-1]:,.0f} meta-generations; its last half brought "
+            f"{name}: {course.score[-1]:.3f} after {course.step[-1]:,.0f} meta-generations; its last half added "
             f"{gain:+.3f} ({least:+.3f} to {most:+.3f}); a power law leads to {middle:.3f} ({low:.3f} to {high:.3f}) "
             f"after {until:,}"
         )
@@ -271,13 +273,13 @@ def _say(config: Config, outcome: Outcome) -> None:
     """The result in a few lines."""
     card = outcome.card
     if outcome.stopped_by:
-        tell(f"Stopped by {outcome.stopped_by}; --resume goes on from here.")
+        tell(f"Stopped by {outcome.stopped_by}; --resume continues from here.")
     imitated = card["warm_start"] if config.init in TEACHERS else None
     if imitated and "spearman_runs" in imitated:
         tell(
             f"Imitation of {config.init}: rank correlation {imitated['spearman_runs']:.3f} on populations of held-out "
-            f"runs, {imitated['spearman_synthetic']:.3f} on synthetic ones; {imitated['kept_runs']:.1%} of its "
-            f"survivors survive."
+            f"runs, {imitated['spearman_synthetic']:.3f} on synthetic ones. It keeps {imitated['kept_runs']:.1%} of "
+            f"what {config.init} keeps."
         )
     found = card["validation"]
     if found and config.num_meta_generations == 0:
@@ -285,8 +287,8 @@ def _say(config: Config, outcome: Outcome) -> None:
     elif found:
         name, last = config.objective.name, card["last"]
         tell(
-            f"Best rule: after {card['best_meta_generation']} meta-generations; it wins {found['score']:.1%} of "
-            f"{found['num_tasks']} held-out tasks in {_named(config)}, over the panel"
+            f"Best rule: after {card['best_meta_generation']} meta-generations. Against the panel of "
+            f"rules it wins {found['score']:.1%} of {found['num_tasks']} held-out tasks in {_named(config)}"
             f"{f' (the {config.validation.aggregate} of the scores below)' if 'scores' in found else ''}."
         )
         _table(found, (name,) if name in found["against"] else ("fitness", "novelty"), _named(config))
@@ -300,12 +302,12 @@ def _say(config: Config, outcome: Outcome) -> None:
 
 
 def tell(text: str) -> None:
-    """A sentence or two, in lines that a terminal of 80 columns shows as they are."""
+    """Prints a sentence or two, in lines that fit a terminal of 80 columns."""
     print(textwrap.fill(text, 79, break_long_words=False, break_on_hyphens=False))
 
 
 def _named(config: Config) -> str:
-    """What is maximised, by the name that the user knows: of a function, its own."""
+    """What is maximised, by the name that the user knows: for a function, its own."""
     own = config.objective.own
     return getattr(own, "__name__", type(own).__name__) if callable(own) else config.objective.name
 
@@ -317,4 +319,4 @@ def _table(found: dict[str, Any], measures: tuple[str, ...], own: str = OWN) -> 
         for rule, row in found["against"][measure].items():
             won, effect, ratio = (row[key] for key in ("win_rate", "effect_size", "ratio"))
             against = f"  {name:8.28} against {rule:7} won {won:6.1%}   effect {effect:+.2f}"
-            print(against if ratio is None else f"{against}   ratio {ratio:.3g}")
+            print(against if ratio is None else f"{against}   ratio {terminal.number(ratio)}")

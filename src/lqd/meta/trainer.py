@@ -1,8 +1,8 @@
 """Discovering a rule: imitation if asked for, then meta-generations, with validation, states, logs and stopping.
 
 What is computed depends on the config and the number of the round or meta-generation alone. Everything about the
-clock (time limits, signals, how often a state is saved) only decides where a run is cut, and a cut run goes on bit
-for bit where it stopped.
+clock (time limits, signals, how often a state is saved) only decides where a run is cut, and a cut run continues bit
+for bit from where it stopped.
 
 With several processes each one runs this same code, and all must see the same folder; the first one validates, logs
 and writes.
@@ -39,7 +39,7 @@ SAVE_EVERY_S = 30.0
 
 @dataclasses.dataclass(frozen=True)
 class TrainingProgress:
-    """How far a run is, for a progress bar or a log of one's own."""
+    """How far a run has come, for a progress bar or a user's log."""
 
     phase: str
     done: int
@@ -50,7 +50,8 @@ class TrainingProgress:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a call of `train` left: the best rule so far, its folder, and why the call ended (None: all was done)."""
+    """The outcome of a call of `train`: the best rule so far, its folder, and why the call ended (None: all was
+    done)."""
 
     rule: Learned
     folder: pathlib.Path
@@ -70,7 +71,7 @@ def run(
     wandb: str | None = None,
     progress: Callable[[TrainingProgress], None] | None = None,
 ) -> Outcome:
-    """Goes on from `saved`, or from the beginning, until all is done or something stops it."""
+    """Continues from `saved`, or starts from the beginning, until all is done or something stops it."""
     for stage in config.stages:
         check_division(stage.meta_population_size, config.chunk_size, jax.device_count())
         generation.strategy_of(config, stage)  # says what is missing or does not fit, before anything compiles
@@ -184,7 +185,7 @@ class _Trainer:
             states, report = program(states, self.num_done)
             self.stop.wait(states)
             if self.stop.interrupted:
-                return  # nothing of this meta-generation is kept: the last state stands
+                return  # nothing of this meta-generation is kept: the last state remains
             self.num_done += 1
             kept = {name: value for name, value in self.arrays.items() if not name.startswith("strategy.")}
             self.arrays = kept | {f"strategy.{name}": value for name, value in _to_host(states[0]).items()}
@@ -194,7 +195,7 @@ class _Trainer:
             self._after_step(row, time.perf_counter() - begun, self.config.num_meta_generations)
 
     def _strategy_state(self, stage: Stage) -> dict[str, np.ndarray]:
-        """The meta-optimiser's state: as it was left, or at its beginning."""
+        """The meta-optimiser's state: as saved, or its initial one."""
         left = _under("strategy", self.arrays)
         state = left or _to_host(generation.strategy_of(self.config, stage).init(self.arrays["start"]))
         if jax.process_count() == 1:
@@ -283,7 +284,7 @@ class _Trainer:
         return np.array_equal(found, self.arrays["best"])
 
     def _outcome(self) -> Outcome:
-        """What is there now: the best rule, or while an imitation goes on the one it has come to."""
+        """The outcome so far: the best rule or, during an imitation, the current one."""
         if "start" in self.arrays:
             last = self.arrays.get("strategy.mean", self.arrays["start"])
         elif state := files.unflatten(_under("imitation", self.arrays)):

@@ -87,7 +87,7 @@ class Verdict(NamedTuple):
     wins: np.ndarray
     comparisons: dict[tuple[str, str], Comparison]
     table: Table
-    scores: dict[str, float] = {}  # noqa: RUF012  # a NamedTuple's defaults are nobody's to change
+    scores: dict[str, float] = {}  # noqa: RUF012  # never changed, though shared
     sizes: tuple[int, ...] = ()
 
 
@@ -313,7 +313,7 @@ def _rank_biserial(differences: np.ndarray) -> float:
 def gain(now: np.ndarray, before: np.ndarray, sizes: Sequence[int] = ()) -> tuple[float, float, float]:
     """How much better than before, with a 95 % interval: the paired difference over tasks and 1.96 standard errors.
 
-    Of several entries with so many tasks, the mean of what is gained on each.
+    With several entries, of the given numbers of tasks, it is the mean of the gains on each.
     """
     if sizes:
         parts = [_gain(part) for part in np.split(now - before, np.cumsum(sizes)[:-1])]

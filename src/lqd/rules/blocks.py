@@ -14,7 +14,7 @@ MAX_TABLE = 2**20
 def by_blocks(function: Callable[[Any], Any], num: int, width: int) -> Any:
     """`function(rows)` for all `num` rows, by blocks small enough if each row needs `width` entries of a table.
 
-    `rows` is an index array, or a slice if one block is enough; what comes back has the rows as leading axis.
+    `rows` is an index array, or a slice if one block is enough; results have the rows as leading axis.
     """
     num_blocks = -(-(num * width) // MAX_TABLE)
     if num_blocks <= 1:

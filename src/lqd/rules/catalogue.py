@@ -61,7 +61,7 @@ def _untrained(seed: int = 0, descriptor_dim: int = 2, num_layers: int = 4, num_
 
 
 class Entry(NamedTuple):
-    """How a rule is made, its name in full and in figures, and who survives by it."""
+    """How a rule is made, its name in full and in figures, and who survives under it."""
 
     make: Callable[..., Rule]
     title: str
@@ -183,7 +183,7 @@ def _found(given: Any, population_size: int | None, descriptor_bounds: Any) -> R
         raise InvalidInput(f"rule must be a name, a file of weights or a callable, got {shown(given)}.")
     ours: tuple[type[Rule], ...] = (*handmade.CLASSES, Learned, protocol.FunctionRule, protocol.OwnRule)
     if isinstance(given, Learned) and not trained.is_finite(given.params):
-        raise InvalidInput("rule has weights that are not finite (NaN or infinity): its scores would say nothing.")
+        raise InvalidInput("rule has weights that are not finite (NaN or infinity): its scores would be meaningless.")
     if isinstance(given, ours):
         return given
     leaves = jax.tree.leaves(given)

@@ -1,4 +1,5 @@
-"""Cells of a centroidal Voronoi tessellation: making them, finding one's own, keeping the best of each."""
+"""Cells of a centroidal Voronoi tessellation: making them, finding the cell of a descriptor, keeping the best of
+each."""
 
 import functools
 
@@ -68,7 +69,8 @@ def nearest(descriptor: Float[Array, "P D"], centroids: Float[Array, "C D"]) -> 
 
 
 def best_of_cell(fitness: Float[Array, " P"], cell: Int[Array, " P"], num_cells: int) -> Bool[Array, " P"]:
-    """Who is the fittest of its cell; of equals the one with the lower index; nobody with fitness -inf."""
+    """Which individuals are the fittest of their cells; of equals, the one with the lower index; never one with fitness
+    -inf."""
     num = fitness.shape[0]
     best = jax.ops.segment_max(fitness, cell, num_cells)
     winner = (fitness > -jnp.inf) & (fitness == best[cell])

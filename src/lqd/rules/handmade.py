@@ -21,7 +21,7 @@ class GeneticAlgorithm:
 
 @pytree
 class Random:
-    """Survival by lot."""
+    """Survival by a random draw."""
 
     def __call__(self, key, fitness, descriptor) -> Scores:
         fitness, descriptor = arrays(fitness, descriptor)

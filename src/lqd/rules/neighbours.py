@@ -65,12 +65,12 @@ def _known(fitness, descriptor):
 def novelty(
     fitness: Float[Array, " P"], descriptor: Float[Array, "P D"], k: int = 3
 ) -> tuple[Float[Array, " P"], Float[Array, " P"]]:
-    """Mean distance to the k nearest other filled individuals (0 for a lone one), and their number."""
+    """Mean distance to the k nearest other filled individuals (0 for a single one), and their number."""
     return mean_nearest(_known(fitness, descriptor), fitness, jnp.full_like(fitness, -jnp.inf), k)
 
 
 def dominated_novelty(
     fitness: Float[Array, " P"], descriptor: Float[Array, "P D"], k: int = 3
 ) -> tuple[Float[Array, " P"], Float[Array, " P"]]:
-    """Mean distance to the k nearest strictly fitter individuals, and their number (0: nobody is fitter)."""
+    """Mean distance to the k nearest strictly fitter individuals, and their number (0: none is fitter)."""
     return mean_nearest(_known(fitness, descriptor), fitness, fitness, k)

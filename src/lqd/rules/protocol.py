@@ -1,8 +1,8 @@
 """What a competition rule is. A rule says who survives; the loop does the rest.
 
 A rule is a pytree called as `rule(key, fitness (P,), descriptor (P, D)) -> scores (P,)`. Its parameters are leaves
-(so many rules run in one program), its settings static. A score of `-inf` means eliminated; the loop keeps the top N.
-Empty slots come in with fitness `-inf` and arbitrary descriptors, and must go out with `-inf`.
+(so many rules can run in one program), its settings static. A score of `-inf` means eliminated; the loop keeps the top
+N. Empty slots come in with fitness `-inf` and arbitrary descriptors, and must go out with `-inf`.
 
 A rule for descriptors of one size only has a method `check(descriptor_dim)` that raises for others, before anything
 compiles. Three more optional methods make a rule faster without changing what it is:
@@ -37,7 +37,7 @@ def ready(rule: Rule) -> Rule:
 
 
 def annotate(rule: Rule, descriptor: Float[Array, "B D"]) -> Any:
-    """The rule's notes on newcomers; nothing for a rule that takes none."""
+    """The rule's notes on newcomers; none for a rule that makes none."""
     return rule.annotate(descriptor) if hasattr(rule, "annotate") else ()
 
 
@@ -63,7 +63,7 @@ def arrays(fitness, descriptor) -> tuple[Float[Array, " P"], Float[Array, "P D"]
 
 @pytree
 class OwnRule:
-    """A pytree rule of the user's, with its class in the structure, which JAX may leave out (see `types.pytree`)."""
+    """A user's pytree rule, with its class in the structure, which JAX may leave out (see `types.pytree`)."""
 
     rule: Any
     kind: type = static()

@@ -1,4 +1,4 @@
-"""Rules that see descriptors in units of their own, dimension by dimension: no descriptor is lost beside a larger one.
+"""Rules that see each descriptor dimension in units of its own, so that none is lost beside a larger one.
 
 For rules of distances, which mix dimensions and take no notes: NS, DNS and learned ones. All numbers are divided by
 differences of the same kind, so that a descriptor multiplied by a power of two (with its bounds) changes not one bit.
@@ -53,7 +53,7 @@ class InBounds:
 
 @pytree
 class BySpread:
-    """Descriptors in units of the spread of those present; nothing is carried along from one generation to the next."""
+    """Descriptors in units of the spread of the present population; nothing carries over to the next generation."""
 
     rule: Any
 

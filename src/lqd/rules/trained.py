@@ -1,7 +1,8 @@
-"""Learned rules in files: any that was saved, and the trained ones in the box with a card each. Nothing is downloaded.
+"""Learned rules in files: any that was saved, and the trained ones that ship with lqd, each with a card. Nothing is
+downloaded.
 
-`weights/NAME.safetensors` holds the weights, `weights/NAME.json` the card: how they came about, what they were measured
-to do, and the checksum of the file. A file that does not match its card is refused.
+`weights/NAME.safetensors` holds the weights, `weights/NAME.json` the card: how they were made, how they
+perform, and the checksum of the file. A file that does not match its card is refused.
 """
 
 import dataclasses
@@ -89,7 +90,7 @@ def is_finite(weights: Any) -> bool:
     return all(bool(np.isfinite(leaf).all()) for leaf in known)
 
 
-# Those in the box
+# Those that ship with lqd
 
 
 @functools.cache
@@ -118,5 +119,6 @@ def rule(name: str) -> Learned:
 
 
 def load(given: PathLike) -> Learned:
-    """A learned rule: one of those in the box by name, e.g. `load("lqd-f")`, or from a file that `save_rule` wrote."""
+    """Load a learned rule: one that ships with lqd by name, e.g. `load("lqd-fn")`, or from a file that `save_rule`
+    wrote."""
     return rule(given) if isinstance(given, str) and given in NAMES else read(given)

@@ -1,1 +1,1 @@
-"""`optimize` and `AskTell`: searches for people with a function, and all that they need."""
+"""`optimize` and `AskTell`: the searches, and everything they need."""

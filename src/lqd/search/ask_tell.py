@@ -1,11 +1,11 @@
-"""Ask for solutions, evaluate them anywhere, tell what came out. The loop is the same as everywhere else.
+"""Ask for solutions, evaluate them anywhere, tell the results. The loop is the same as everywhere else.
 
-The first asks hand out the start points, a batch at a time; nobody competes until a population's worth has been told.
-From then on every told batch competes with the population. More than a batch told at once is taken in batches; asks
-may run ahead of tells, and solutions that were never asked for are welcome. What a child inherited beside its genotype
-(its traits) waits here until it is told, in whatever order.
+The first asks hand out the initial solutions, a batch at a time; nothing competes until a whole population has been
+told. From then on, every batch told competes with the population. If more than a batch is told at once, it is split.
+Asks may run ahead of tells, and solutions that were never asked for are welcome. What a child inherited besides its
+genotype (its traits) waits here until the child is told, in any order.
 
-Each call is done as a whole, one at a time: several threads may ask and tell, and Ctrl-C waits for its end.
+Calls are atomic: several threads may ask and tell, and Ctrl-C waits for the end of a call.
 """
 
 import contextlib
@@ -73,7 +73,7 @@ class AskTell:
 
     @classmethod
     def of(cls, settings: Settings) -> "AskTell":
-        """A search with settings that were checked before."""
+        """A search from settings that have already been checked."""
         search = cls.__new__(cls)
         search._settings = settings
         search._reset()
@@ -89,13 +89,13 @@ class AskTell:
         self._points = np.asarray(points[0])
         self._rule: Any = None
         self._state: State | None = None  # None until the first tell, which shows the shapes
-        self._num_start_asked = 0  # start points handed out
+        self._num_start_asked = 0  # initial solutions handed out
         self._num_asks = s.num_given_batches  # batches of offspring, as a compiled loop counts them
         self._num_told = 0
-        self._generation = 0  # as the state has it; read from there, it would have to be waited for
-        self.num_failed = 0  # of those told, how many could not be evaluated
+        self._generation = 0  # as in the state; reading it from there would wait for the device
+        self.num_failed = 0  # how many of those told could not be evaluated
         self._rows: list[Rows] = []
-        self._last: Rows | None = None  # what is measured of the present state, where it is
+        self._last: Rows | None = None  # measures of the present state, where they are known
         self._begun = time.perf_counter()
         self._extras = ExtrasTable()
         first = first_traits(self._variation, 1)
@@ -103,11 +103,11 @@ class AskTell:
         self._outstanding = Outstanding(self._first_traits, max(LIMIT, s.batch_size))
         self._growth = Growth()
         self._has_warned = False
-        self.task: dict[str, Any] | None = None  # what it is on, where that is known
-        self.first: Answers | None = None  # what was told first
+        self.task: dict[str, Any] | None = None  # the task, where it is known
+        self.first: Answers | None = None  # the first results told
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies: a lock cannot be copied, and theirs is their own."""
+        """For copies: a lock cannot be copied, so each has its own."""
         return {name: value for name, value in self.__dict__.items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -122,7 +122,7 @@ class AskTell:
     @property
     def _told(self) -> State:
         if self._state is None:
-            raise InvalidInput("nothing was told yet.")
+            raise InvalidInput("nothing has been told yet.")
         return self._state
 
     @property
@@ -132,7 +132,7 @@ class AskTell:
 
     @property
     def batch_size(self) -> int:
-        """Solutions that are asked for at most at once."""
+        """The most solutions that one ask returns."""
         return self._settings.batch_size
 
     @property
@@ -152,14 +152,14 @@ class AskTell:
 
     @property
     def can_ask(self) -> bool:
-        """False while all start points are out and nothing has come back."""
+        """False while all initial solutions are handed out and none has come back."""
         has_new = self._num_start_asked < len(self._points) or self._state is not None
         return has_new or self._outstanding.can_ask_again()
 
     def ask(self, num: int | None = None) -> np.ndarray:
         """The next `num` solutions to evaluate, by default and at most `batch_size`.
 
-        Fewer come at the end of the start points. A search from a file first asks again for what was on its way.
+        Fewer at the end of the initial solutions. A search from a file first asks again for what was outstanding.
         """
         num = self._settings.batch_size if num is None else checks.whole("num", num, 1)
         num = min(num, self._settings.batch_size)
@@ -179,7 +179,7 @@ class AskTell:
             return self._finite(self._points[first : self._num_start_asked].copy()), None
         if self._state is None:
             raise InvalidInput(
-                "ask: all start points are handed out and nothing was told yet; tell some results first."
+                "ask: all initial solutions are handed out, and nothing has been told yet; tell some results first."
             )
         bred = loop.jit_children(
             self._told, np.int32(self._num_asks), self._variation, self._box, s.batch_size, self._start
@@ -194,10 +194,10 @@ class AskTell:
         return x
 
     def tell(self, x, fitness, descriptor, extras: dict | None = None) -> list[Rows]:
-        """Results for any solutions, asked for or not, inside the bounds or not.
+        """Give the results of any solutions, asked for or not, inside the bounds or not.
 
-        `extras` are arrays kept with each solution. Returns the history rows that this added. In a saved search, each
-        row stands for the one of those asked for that it equals, or else for the oldest.
+        `extras` are arrays kept with each solution. Returns the history rows that this added. Each solution is matched
+        with an equal one that was asked for, or else with the oldest.
         """
         x = checks.float32(checks.numbers_array("x", x, "tell"))
         if x.ndim != 2 or x.shape[1] != self._settings.dim or not len(x):
@@ -268,7 +268,7 @@ class AskTell:
     def _absorb(self, x, fitness, descriptor, rows, traits) -> list[Rows]:
         s = self._settings
         missing = s.population_size - self._num_told
-        # A batch that would run over the start population is cut there, so that exactly N start uncontested.
+        # A batch that would overrun the initial population is cut there, so that exactly N start uncontested.
         if 0 < missing < len(x):
             told = (x, fitness, descriptor, rows, traits)
             cuts = (slice(0, missing), slice(missing, None))
@@ -303,14 +303,14 @@ class AskTell:
         return Rows(np.array([self.generation]), np.array([self._num_told]), np.array([now]), measures)
 
     def _living(self) -> dict[str, np.ndarray]:
-        """Row numbers of the extras of everybody who is still somewhere."""
+        """Row numbers of all extras that are still in use."""
         parts = {"population": self._told.population, "best": self._told.best}
         if self._told.archive is not None:
             parts["archive"] = self._told.archive.elites
         return {name: np.asarray(part.extras["row"])[0] for name, part in parts.items()}
 
     def result(self, stopped_by: str | None = None) -> Result:
-        """What was found so far."""
+        """The result so far."""
         with self._alone():
             return self._result(stopped_by)
 
@@ -326,7 +326,7 @@ class AskTell:
         )  # fmt: skip
 
     def save(self, path: files.PathLike) -> pathlib.Path:
-        """Everything needed to go on, in one file."""
+        """Save everything needed to continue, in one file."""
         with self._alone():
             return self._save(path)
 
@@ -350,7 +350,7 @@ class AskTell:
 
     @classmethod
     def load(cls, path: files.PathLike, *, rule=None, reproduction=None, variation=None) -> "AskTell":
-        """Goes on where `save` left off. A rule, operator or variation that is your own has to be given again."""
+        """Continue from where `save` left off. A custom rule, operator or variation has to be given again."""
         saved = Saved(path)
         with files.understood(path):
             return cls._from(saved, path, rule, reproduction, variation)
@@ -365,7 +365,7 @@ class AskTell:
         if rule is None:
             rule = saved.rule()
             if rule is None:
-                raise InvalidInput(f"{path}: the run used a rule of its own ({settings['rule']['class']}): give rule=.")
+                raise InvalidInput(f"{path}: the run used a custom rule ({settings['rule']['class']}): give rule=.")
         if settings["reproduction"] is not None and reproduction is None:
             raise InvalidInput(f"{path}: the run used the operator {settings['reproduction']!r}: give reproduction=.")
         if variation is None and settings["variation"] not in VARIATIONS:
@@ -374,7 +374,7 @@ class AskTell:
         return cls(**settings | ({} if variation is None else {"variation": variation})).restored(saved)
 
     def restored(self, saved: Saved) -> "AskTell":
-        """This search, as far as the saved one was."""
+        """This search in the state of the saved one."""
         with files.understood(saved.path):
             self._restore(saved)
         return self

@@ -55,7 +55,7 @@ def optimize(
 
 
 class _Search:
-    """What is the same in all calls of the loop."""
+    """What stays the same in all calls of the loop."""
 
     def __init__(self, task: Task, descriptor_dim: int, settings: Settings):
         self.tasks, self.settings = Repeated(task, 1), settings
@@ -70,7 +70,7 @@ class _Search:
         )
 
     def answers(self) -> list[Row]:
-        """What comes of the start population, evaluated again."""
+        """The answers for the initial population, evaluated again."""
         try:
             return first_answers(jax.jit(self._begin)(self.settings.key())).rows
         except KeyboardInterrupt as error:
@@ -79,7 +79,7 @@ class _Search:
             raise failed(error, None) from error
 
     def restored(self, saved: saving.Saved) -> tuple[list[State], Rows]:
-        """State and history of a run that was kept."""
+        """State and history of a saved run."""
         key = self.settings.key()
         like = jax.eval_shape(self._begin, key)
         with understood(saved.path):
@@ -124,7 +124,7 @@ def _run(
                 return True
             if _fault(states[0], settings) is None:
                 save(states[0], history)
-        except BaseException as error:  # kept until the result is there to go with it
+        except BaseException as error:  # kept until there is a result to raise it with
             raised.append(error)
             return True
         return _fault(states[0], settings) is not None
@@ -147,7 +147,7 @@ def _run(
     has_failed = fault is not None or bool(raised)
     stopped_by = "interrupt" if is_interrupted else "error" if has_failed else run.stopped_by
     if fault is None:
-        with contextlib.suppress(*[Exception] * bool(raised)):  # another error is on its way, and matters more
+        with contextlib.suppress(*[Exception] * bool(raised)):  # another error is being raised, and matters more
             save(state, [run.rows], now=True)
     info = settings.info() | {"compile_s": run.compile_s, "run_s": run.run_s}
     result = make_result(state, run.rows, minimize=settings.minimize, stopped_by=stopped_by, info=info)
@@ -163,14 +163,14 @@ def _run(
 
 @jax.jit
 def _is_lost(parts: list[Population], others: list[Array]) -> Bool[Array, ""]:
-    """Whether somebody is not made of finite numbers."""
+    """Whether any individual has numbers that are not finite."""
     lost = [jnp.any(~jnp.isfinite(part.x) & part.filled[..., None]) for part in parts]
     return jnp.any(jnp.stack(lost + [jnp.any(~jnp.isfinite(x)) for x in others]))
 
 
 def _fault(state: State, settings: Settings) -> InvalidInput | None:
     faults = state.faults
-    first = [faults.nan_x, faults.infinite_x]  # those of whom there is nothing else left
+    first = [faults.nan_x, faults.infinite_x]  # those of which nothing else is left
     if _is_lost([state.population, state.best, *([] if state.archive is None else [state.archive.elites])], first):
         return checks.lost_genotypes(settings.reproduction is not None)
     num_nan, num_infinite = int(faults.num_nan[0]), int(faults.num_infinite[0])
@@ -193,7 +193,7 @@ def _as_task(evaluate, settings: Settings) -> tuple[Task, int]:
             reason = str(error).strip().split("\n")[0]
             raise InvalidInput(
                 f"evaluate cannot be traced by JAX ({type(error).__name__}: {reason}). "
-                f"backend='host' calls it as it is."
+                f"Use backend='host' to call it as it is."
             ) from error
         descriptor_dim = checks.traced_evaluation(returned, num, descriptor_dim or None)
     sign = jnp.float32(settings.sign)

@@ -1,4 +1,4 @@
-"""What a search has where nothing is given: its rule, and its sizes by budget."""
+"""Defaults of a search: its rule, and its sizes by budget."""
 
 from lqd import checks
 from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
@@ -6,11 +6,11 @@ from lqd.evolution.loop import BATCH_SIZE, POPULATION_SIZE
 RULE = "lqd-fn"
 VARIATION = None  # "led" where the rule leads it, else "spread"
 
-Sizes = tuple[int, int]  # of the population, and of a batch
+Sizes = tuple[int, int]  # sizes of the population and of a batch
 
 PAPER: Sizes = (POPULATION_SIZE, BATCH_SIZE)
 ASK_TELL: Sizes = (128, 32)  # whose budget is not known
-BY_BUDGET: tuple[tuple[float, Sizes], ...] = (  # below so many evaluations
+BY_BUDGET: tuple[tuple[float, Sizes], ...] = (  # below this many evaluations
     (10_000, (64, 16)),
     (100_000, (128, 32)),
     (float("inf"), (512, 128)),
@@ -19,12 +19,12 @@ RATIO = 4  # of one size to the other, where one is given
 
 
 def sizes(num_evaluations: int) -> Sizes:
-    """Of the population and of a batch, for a budget."""
+    """Sizes of the population and of a batch, for a budget."""
     return next(found for below, found in BY_BUDGET if num_evaluations < below)
 
 
 def completed(population_size: int | None, batch_size: int | None, usual: Sizes, is_paper: bool) -> Sizes:
-    """Both sizes, from those that were given; one that was follows the other, but in the paper's loop."""
+    """Both sizes, where one or none was given: the other follows from it, except in the paper's loop."""
     given = {"population_size": population_size, "batch_size": batch_size}
     for name, size in given.items():
         if size is not None:

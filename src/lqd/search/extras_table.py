@@ -16,7 +16,7 @@ class ExtrasTable:
         self._rows: dict[int, tuple] = {}
 
     def check(self, extras: dict[str, np.ndarray], first: bool) -> None:
-        """Every batch must bring the same extras, of the same shape."""
+        """An error unless every batch has the same extras, of the same shapes."""
         if first:
             self.names = sorted(extras)
             self._kind = {name: _kind(value) for name, value in extras.items()}
@@ -40,13 +40,13 @@ class ExtrasTable:
         return numbers
 
     def keep(self, living: dict[str, np.ndarray]) -> None:
-        """Forgets the rows that nobody holds any more."""
+        """Forgets the rows that are no longer in use."""
         if self.names:
             numbers = np.unique(np.concatenate(list(living.values()))).tolist()
             self._rows = {number: self._rows[number] for number in numbers if number in self._rows}
 
     def of(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
-        """Each extra for these rows; a slot that holds nobody gets somebody's, and is dropped by the caller."""
+        """Each extra for these rows. An empty slot gets an arbitrary one, which the caller drops."""
         if not self._rows:
             return {}
         someone = next(iter(self._rows.values()))

@@ -1,4 +1,4 @@
-"""Descriptors that grow without end, where no bounds say what counts: noticed, and said once."""
+"""Warns once if descriptors grow without end, where no bounds say what counts."""
 
 import warnings
 
@@ -13,16 +13,16 @@ from lqd.types import Population
 
 
 class Growth:
-    """Looks at a search from time to time: when its generation has passed a power of two, so that it costs nothing."""
+    """Looks at a search whenever its generation has passed a power of two, which costs next to nothing."""
 
     def __init__(self) -> None:
         self._looked = 0  # digits of the last generation that was looked at
         self._has_warned = False
 
     def look(self, rule: Rule, population: Population, generation: int, first: Answers | None) -> None:
-        """One warning, if what came of the `first` solutions was nothing beside the descriptors of now.
+        """Warns once, if the descriptors of the `first` solutions were tiny compared with those of now.
 
-        Only for a rule that takes its units from those present: others see bounds, or do not go by distances.
+        Only for a rule that takes its units from the population: others have bounds, or do not use distances.
         """
         rule = rule.rule if isinstance(rule, Leader) else rule
         if self._has_warned or first is None or not isinstance(rule, BySpread):
@@ -39,7 +39,7 @@ class Growth:
 
 
 def _spread(descriptor: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """Between the same shares as the rule's units, by dimension."""
+    """The spread in each dimension, between the same quantiles as the rule's units."""
     values = descriptor[present & np.isfinite(descriptor).all(axis=1)].astype(np.float64)
     if not len(values):
         return np.zeros(descriptor.shape[1])

@@ -23,16 +23,16 @@ from lqd.search.workers import NUM_TRIES, Outcome, Workers
 from lqd.tasks.task import Task
 
 HOST_NOISE = 2**16  # a stream of random numbers that the loop does not use
-HOPELESS = 5  # so many solutions in a row that kill their workers end the run, if none went well before
+HOPELESS = 5  # this many solutions in a row that kill their workers end the run, if none succeeded before
 
 
 class Source(Protocol):
-    """Something that asks for solutions, has them evaluated, and tells: a batch, or whoever is done."""
+    """Asks for solutions, has them evaluated and tells the results: by batches, or as they finish."""
 
     def step(self, search: AskTell, num_left: int) -> list[Rows]: ...
 
     def answers(self, search: AskTell, x: np.ndarray) -> list[Row | None]:
-        """What comes of the first solutions of all, evaluated again; of some of them at least."""
+        """The answers for the very first solutions, or some of them, evaluated again."""
         ...
 
 
@@ -69,7 +69,7 @@ def optimize(
 
 
 def _check_same(path, search: AskTell, first: Answers, source: Source) -> None:
-    """An error if it is another function than before; nothing of it is told."""
+    """An error if the function is not the one of before; none of its answers are told."""
     try:
         same_task.check(path, first, lambda: source.answers(search, first.x))
     except KeyboardInterrupt as error:
@@ -101,7 +101,7 @@ def _run(
     except KeyboardInterrupt as error:
         _keep_at_last(search, folder)
         raise interrupted(_partial(search, "interrupt")) from error
-    except Exception as error:  # a value that cannot be used, or the callback's own: what was found goes with it
+    except Exception as error:  # a value that cannot be used, or an error of the callback: it carries the result so far
         _keep_at_last(search, folder)
         error.result = _partial(search)  # type: ignore[attr-defined]
         raise
@@ -112,7 +112,7 @@ def _run(
 
 
 def _keep_at_last(search: AskTell, folder: CheckpointFolder | None) -> None:
-    """Another error is on its way already, and matters more than one of writing."""
+    """Another error is already being raised, and matters more than a failure to write."""
     if folder is not None and search.num_evaluations:
         with contextlib.suppress(Exception):
             folder.keep(search.save, now=True)
@@ -123,7 +123,7 @@ def _partial(search: AskTell, stopped_by: str = "error") -> Result | None:
 
 
 def _host_function(evaluate, settings: Settings) -> Callable[[np.ndarray, int], Any]:
-    """A function, or a task, of x and of how many were evaluated before, from which a task's noise follows."""
+    """A function of x and of the number evaluated before, which determines the noise of a task."""
     if not isinstance(evaluate, Task):
         return lambda x, num_before: evaluate(x)
     stream = jax.random.fold_in(settings.key()[0], HOST_NOISE)
@@ -136,7 +136,7 @@ def _host_function(evaluate, settings: Settings) -> Callable[[np.ndarray, int], 
 
 
 class Direct:
-    """The function gets a batch."""
+    """Calls the function with a whole batch."""
 
     def __init__(self, evaluate: Callable):
         self._evaluate = evaluate
@@ -146,7 +146,7 @@ class Direct:
         return search.tell_checked(x, *self._call(search, x, search.num_evaluations))
 
     def answers(self, search: AskTell, x: np.ndarray) -> list[Row | None]:
-        """In batches as they were."""
+        """Evaluates them in the same batches as before."""
         size, found = search.batch_size, list[Row | None]()
         for first in range(0, len(x), size):
             fitness, descriptor, _ = self._call(search, x[first : first + size], first)
@@ -162,17 +162,18 @@ class Direct:
 
 
 class _InExecutor:
-    """Solutions that killed their workers once too often are told as infeasible, and counted."""
+    """Tells solutions that killed their workers too often as infeasible, and counts them."""
 
     def __init__(self, workers: Workers, settings: Settings):
         self._workers, self._settings = workers, settings
         self._num_good = 0
         self._num_failed_in_a_row = 0
-        self._like: Any = None  # what came of one that did not fail
+        self._like: Any = None  # the answers for one that did not fail
         self._held: list[Outcome] = []
 
     def _tell(self, search: AskTell, outcomes: list[Outcome]) -> list[Rows]:
-        """In the order in which they were asked for; who failed waits until it is known what it should look like."""
+        """Tells them in the order in which they were asked for; failed ones wait until the shapes of answers are
+        known."""
         outcomes = sorted([*self._held, *outcomes], key=lambda outcome: outcome.number)
         checked = {
             outcome.number: checks.evaluation(outcome.returned, 1, search.descriptor_dim)
@@ -193,7 +194,7 @@ class _InExecutor:
         return search.tell_checked(x, fitness, descriptor, extras, num_failed)
 
     def answers(self, search: AskTell, x: np.ndarray) -> list[Row | None]:
-        """Of a few, as every one is a call of its own."""
+        """Evaluates only a few, as each one is a call."""
         for one in x[:LEAST]:
             self._workers.submit(one)
         found = list[Row | None]()
@@ -206,12 +207,12 @@ class _InExecutor:
         return found
 
     def _infeasible(self):
-        """Fitness, descriptor and extras of one that failed; they are of no importance, but for being infeasible."""
+        """Fitness, descriptor and extras of a failed solution; arbitrary, except that it is infeasible."""
         _, descriptor, extras = self._like
         return np.array([-self._settings.sign * np.inf]), np.zeros_like(descriptor), extras
 
     def _ask(self, search: AskTell, num: int, in_pieces: bool) -> None:
-        """Sends out what one ask gives, or `in_pieces` as many as can be had."""
+        """Sends out what one ask gives, or, `in_pieces`, as many as there are."""
         while num > 0 and search.can_ask:
             asked = search.ask(num)
             for x in asked:
@@ -231,8 +232,8 @@ class _InExecutor:
         enough = max(self._settings.batch_size, HOPELESS) if self._num_good else HOPELESS
         if self._num_failed_in_a_row >= enough:
             raise EvaluationFailed(
-                f"the workers of the executor died at each of {self._num_failed_in_a_row} solutions in a row, "
-                f"{NUM_TRIES} times at each ({outcome.failure}). In a script, what starts processes must stand under "
+                f"the executor's workers died on each of {self._num_failed_in_a_row} solutions in a row, "
+                f"{NUM_TRIES} times on each ({outcome.failure}). In a script, code that starts processes must be under "
                 f"`if __name__ == '__main__':`.",
                 _partial(search),
             )
@@ -240,7 +241,7 @@ class _InExecutor:
 
 
 class Generational(_InExecutor):
-    """A batch is told when all of it is done: the result does not depend on who was first."""
+    """Tells a batch when all of it is done, so the result does not depend on the order of finishing."""
 
     def step(self, search: AskTell, num_left: int) -> list[Rows]:
         self._ask(search, self._settings.batch_size, in_pieces=False)
@@ -251,7 +252,8 @@ class Generational(_InExecutor):
 
 
 class SteadyState(_InExecutor):
-    """A batch is on its way at any time; whoever is done competes at once, and somebody new sets out."""
+    """Keeps a batch in evaluation at any time: a solution competes as soon as it is done, and a new one takes its
+    place."""
 
     def step(self, search: AskTell, num_left: int) -> list[Rows]:
         num_open = self._workers.num_open + len(self._held)

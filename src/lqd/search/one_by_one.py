@@ -12,7 +12,7 @@ from lqd.errors import InvalidInput, shown
 
 
 class OneByOne:
-    """Calls the function for every row, and puts what it returns together. Executors can send it."""
+    """Calls the function for every row, and stacks the answers. Executors can send it to workers."""
 
     def __init__(self, function: Callable[[np.ndarray], Any]):
         self.function = function
@@ -22,13 +22,13 @@ class OneByOne:
         names = [sorted(row[2]) for row in rows]
         different = next((one for one in names if one != names[0]), None)
         if different is not None:
-            raise InvalidInput(f"evaluate must return the same extras always: {names[0]}, then {different}.")
+            raise InvalidInput(f"evaluate must always return the same extras; got {names[0]}, then {different}.")
         fitness, descriptor = np.stack([row[0] for row in rows]), np.stack([row[1] for row in rows])
         return fitness, descriptor, {name: np.stack([row[2][name] for row in rows]) for name in names[0]}
 
 
 def traced(function: Callable) -> Callable:
-    """The same for a function that is traced; what is wrong with its answers is said where shapes are looked at."""
+    """The same for a function that is traced; its answers are checked where their shapes are."""
 
     @functools.wraps(function)
     def one(x):

@@ -67,57 +67,58 @@ def optimize(
 
     Args:
         evaluate: `evaluate(x (B, dim)) -> (fitness (B,), descriptor (B, D))`, or with a third element, a dictionary of
-            further arrays kept with each solution. Or a task, e.g. `lqd.tasks.make("arm")`. Fitness: NaN is handled as
-            `on_nan` says, `-inf` means infeasible, `+inf` is an error.
-        dim: Length of a solution; a task knows its own.
+            further arrays to keep with each solution. Or a task, e.g. `lqd.tasks.make("arm")`. Fitness: NaN is handled
+            as `on_nan` says, `-inf` means infeasible, `+inf` is an error.
+        dim: Length of a solution; for a task, leave it out.
         bounds: `(low, high)`, each a number or `dim` of them; or one pair per dimension, `[(low, high), ...]`. None:
-            unbounded, started around `x0` (or the origin) with scale `init_sigma`. A task knows its own.
+            unbounded, started around `x0` (or the origin) with scale `init_sigma`. For a task, leave them out.
         rule: Who survives: a name (`lqd rules` lists them), the folder of a training run, a file of weights, a rule, or
             your own function `(key, fitness (P,), descriptor (P, D)) -> scores (P,)`.
-        num_evaluations: Budget, the start population included; it is rounded down to whole batches, and
-            `result.num_evaluations` says how many were made.
-        population_size: Solutions kept; by default as many as suit the budget.
-        batch_size: Solutions evaluated per generation, by default a quarter of those kept; `evaluate` never sees more
+        num_evaluations: Budget, including the initial population. It is rounded down to whole batches;
+            `result.num_evaluations` is the number made.
+        population_size: Solutions kept; by default, a number that suits the budget.
+        batch_size: Solutions evaluated per generation; by default, a quarter of those kept. `evaluate` never sees more
             at once on the host.
         variation: How children are made. `"spread"` needs no tuning: steps follow the spread of the population, in
-            units of the bounds. `"led"`: steps are inherited, and a rule of feature recipe 3 says who breeds and how
+            units of the bounds. `"led"`: steps are inherited, and a rule of feature recipe 3 decides who breeds and how
             far; the default for such a rule, as `"spread"` is for all others. `"paper"` is the paper's loop to the bit:
             absolute steps (0.005 and 0.05), descriptors as they are, 128 solutions in batches of 32. Or an object of
             your own (`lqd.evolution.variation`).
-        iso_sigma: A fixed isotropic step instead, relative to the bounds (without any, to `init_sigma`): a number, or
-            one for each dimension. With `variation="paper"` in units of x.
-        line_sigma: A fixed step along the line between two parents instead, relative to their distance.
-        x0: `(dim,)`: the start population is normal around it. `(m, dim)`: it holds these points themselves; more than
-            it has room for compete for their places.
-        init_sigma: Scale of the start population around `x0`, and without bounds: a number, or one for each dimension;
-            default 1, or what a task says.
+        iso_sigma: Use a fixed isotropic step, relative to the bounds (or, without bounds, to `init_sigma`): a number,
+            or one for each dimension. With `variation="paper"`, in units of x.
+        line_sigma: Use a fixed step along the line between two parents, relative to their distance.
+        x0: `(dim,)`: the initial population is normally distributed around it. `(m, dim)`: it contains these points; if
+            there are more than it has room for, they compete for their places.
+        init_sigma: Scale of the initial population around `x0`, or without bounds: a number, or one for each dimension;
+            default 1, or what the task says.
         descriptor_bounds: `(low, high)` of the descriptors: the range that counts. Needed by MAP-Elites and
             `archive_cells`. NS, DNS and learned rules see descriptors in units of it; without bounds, in units of the
             spread of those present.
-        outside: For those rules a solution outside `descriptor_bounds` counts as at the `"edge"`, so that nothing is
-            gained by going farther; `"free"`: as it is.
-        minimize: The function is to be minimised; results come back in its own sign.
+        outside: How those rules see a solution outside `descriptor_bounds`. `"edge"`: as if it were at the edge, so
+            that nothing is gained by going farther; `"free"`: as it is.
+        minimize: Minimise the function instead of maximising it; results keep its sign.
         on_nan: `"eliminate"` drops a solution whose fitness is NaN (or whose descriptor is not finite) and counts it;
             `"raise"` names it.
         callback: Called with a `Progress` after each history row; return True to stop.
-        progress: A progress bar with the best fitness and the time left: by default on terminals and in notebooks.
+        progress: Show a progress bar with the best fitness and the time left; default on terminals and in notebooks.
         backend: `"jax"` compiles a traceable function into the loop; `"host"` calls it as it is, with NumPy arrays;
             `"auto"` is host, unless the function is a task, wrapped in `jax.jit`, or marked by `lqd.traceable`.
         batch: False: `evaluate` is a function of one solution, `x (dim,) -> (fitness, descriptor (D,))`.
         reproduction: An operator `(key, x1 (dim,), x2 (dim,)) -> x (dim,)` in units of x, instead of our variation.
         archive_cells: Also keep the best solution ever seen in each of this many cells, in `result.archive`.
-        qd_offset: Fitness that counts as nothing in the archive's QD score, in the sign of your function.
+        qd_offset: Fitness that counts as zero in the archive's QD score, in the sign of your function.
         time_limit_s: Stop after this many seconds and return the current result.
-        executor: Evaluates solutions in parallel, one `x (1, dim)` a call: a number of processes, an executor (of
+        executor: Evaluate solutions in parallel, one `x (1, dim)` per call: a number of processes, an executor (of
             `concurrent.futures`, Dask's `client.get_executor()`, `mpi4py.futures`), or a function that makes one. A
-            solution whose worker dies is tried again; if that goes on it counts as infeasible (`result.num_failed`).
+            solution whose worker dies is tried again; if its workers keep dying, it counts as infeasible
+            (`result.num_failed`).
         steady_state: With an executor, solutions compete as they finish, instead of waiting for the slowest of a batch;
-            `batch_size` of them are on their way at any time. Results then depend on who finishes first.
-        checkpoint: A folder that the run is kept in, written from time to time and at the end.
-        resume: Go on with what the folder holds, as if nothing had happened; also with a larger `num_evaluations`, or
-            with other steps. Sizes that are not given stay what they were. In an empty folder the run begins.
-        recheck: On resume, evaluate the first batch once more (in an executor its first four solutions), to see that it
-            is the function of before; another one is refused, a noisy one is not. False takes your word for it.
+            `batch_size` of them are being evaluated at any time. Results then depend on who finishes first.
+        checkpoint: Folder to save the run in, from time to time and at the end.
+        resume: Continue the run in the folder, as if it had never stopped; also with a larger `num_evaluations`, or
+            with other steps. Sizes that are not given stay as they were. In an empty folder, a new run begins.
+        recheck: On resume, evaluate the first batch again (in an executor, its first four solutions) to check that the
+            function is still the same. Another function is refused, a noisy one is not. False skips the check.
         seed: Equal seeds give equal results on equal machines.
 
     Raises:
@@ -142,7 +143,7 @@ def optimize(
         raise InvalidInput("dim, the length of a solution, is missing: optimize(evaluate, dim=..., ...).")
     folder = None if checkpoint is None else CheckpointFolder(checkpoint, resume)
     if folder is None and checks.flag("resume", resume):
-        raise InvalidInput("resume=True goes on with a run that was kept: give its folder, checkpoint=.")
+        raise InvalidInput("resume=True continues a saved run: give its folder as checkpoint=.")
     kept = {} if folder is None else folder.sizes()
     population_size, batch_size = defaults.completed(
         kept.get("population_size") if population_size is None else population_size,
@@ -166,7 +167,7 @@ def optimize(
     if progress is not None:
         checks.flag("progress", progress)
     if checks.flag("steady_state", steady_state) and executor is None:
-        raise InvalidInput("steady_state=True is for solutions that are evaluated in parallel: give executor= too.")
+        raise InvalidInput("steady_state=True is for solutions evaluated in parallel: give executor= as well.")
     is_compiled = executor is None and (backend == "jax" or (backend == "auto" and _is_traceable(evaluate)))
     if not checks.flag("batch", batch):
         if isinstance(evaluate, Task):
@@ -175,7 +176,7 @@ def optimize(
     if executor is not None:
         if backend == "jax" or isinstance(evaluate, Task):
             what = f"the task {evaluate.name!r}" if isinstance(evaluate, Task) else "backend='jax'"
-            raise InvalidInput(f"executor is for functions on the host, {what} is compiled; leave one of them out.")
+            raise InvalidInput(f"executor is for functions on the host, but {what} is compiled; leave one of them out.")
         options |= {"executor": executor, "steady_state": steady_state}
     run = compiled.optimize if is_compiled else host.optimize
     total = settings.population_size + num_generations * settings.batch_size

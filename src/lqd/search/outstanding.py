@@ -1,7 +1,7 @@
 """Solutions that were asked for and not told yet, with their traits.
 
-A told solution is known by its float32 bytes, whenever and in whatever order it comes. A search that is saved and gone
-on with asks for what is out again.
+A told solution is recognised by its float32 bytes, whenever and in whatever order it comes back. A search that is saved
+and continued asks again for what is outstanding.
 """
 
 from collections import OrderedDict, deque
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-LIMIT = 65_536  # rows; beyond it the oldest are forgotten
+LIMIT = 65_536  # rows; beyond this the oldest are forgotten
 
 
 class Row(NamedTuple):
-    """One that is out; those of a piece were asked for together."""
+    """One outstanding solution; those of a piece were asked for together."""
 
     piece: int
     x: np.ndarray
@@ -29,9 +29,9 @@ class Piece(NamedTuple):
 
 
 class Outstanding:
-    """Rows in the order in which they were asked for; `first` (T,) are the traits of whoever was not.
+    """Rows in the order in which they were asked for; a solution that was not asked for gets the traits `first` (T,).
 
-    A piece that comes back as it went out, which is the usual thing, is never looked at row by row.
+    A piece that comes back as it went out, the usual case, is never examined row by row.
     """
 
     def __init__(self, first: np.ndarray | None = None, limit: int = LIMIT) -> None:
@@ -44,7 +44,7 @@ class Outstanding:
         self._num = self._num_pieces = 0
 
     def add(self, x: np.ndarray, traits: np.ndarray | None = None) -> None:
-        """One more piece (num, dim), on its way from now on; by default with the first traits."""
+        """Adds a piece (num, dim), outstanding from now on; by default with the first traits."""
         x = np.array(x, np.float32)
         traits = self._of_nobody(len(x)) if traits is None else np.array(traits, np.float32)
         by_row = bool(self._rows) or x.tobytes() in self._whole
@@ -69,10 +69,10 @@ class Outstanding:
         self._whole.clear()
 
     def settle(self, x: np.ndarray) -> np.ndarray:
-        """These were told; returns their traits (num, T).
+        """Takes solutions that were told; returns their traits (num, T).
 
-        One that equals none was changed on its way, or never asked for. It counts for the oldest, and has the first
-        traits.
+        A solution that equals none was changed meanwhile, or never asked for. It counts as the oldest, and gets the
+        first traits.
         """
         if piece := self._whole.pop(x.tobytes(), None):
             return piece.traits
@@ -124,9 +124,9 @@ class Outstanding:
         return found | ({"outstanding.traits": np.stack(traits)} if len(self._first) else {})
 
     def restore(self, arrays: dict[str, np.ndarray], dim: int) -> None:
-        """What `arrays` gave, without prefix; nothing in files from before there was any of this.
+        """Restores what `arrays` gave, without prefix; older files have none.
 
-        Traits of a search that had some are left out where this one has none.
+        Traits are left out where this search has none.
         """
         if not arrays:
             return

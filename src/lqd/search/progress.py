@@ -1,4 +1,4 @@
-"""What a run shows on its way, and how it ends early."""
+"""What a run shows while it runs, and how it ends early."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ class Bar:
 
     def __init__(self, bars, total: int, sign: float):
         self._bars, self._sign = bars, sign
-        self._row = bars.add_task("evaluations", total=total, facts="")
+        self._row = bars.add_task("evaluations", total=total, facts=terminal.COMPILING)
 
     def show(self, num_evaluations: int, rows: list[Rows]) -> None:
         if rows:
@@ -46,28 +46,27 @@ class Bar:
         self._bars.update(self._row, completed=num_evaluations)
 
 
-def _facts(row: dict[str, float], sign: float) -> str:
-    """Few words: with the rest of the bar they fit into 80 columns."""
+def _facts(row: dict[str, float], sign: float) -> list[str]:
     best = sign * row["best_fitness"]
-    said = [f"best {best:.4g}" if np.isfinite(best) else "none feasible"]
+    said = [f"best {terminal.number(best, 4)}" if np.isfinite(best) else "none feasible"]
     if "archive_coverage" in row:
         said.append(f"cells {row['archive_coverage']:.1%}")
     else:
-        said.append(f"{row['num_filled']:.0f} kept")
+        said.append(f"{row['num_filled']:,.0f} kept")
     if "archive_qd_score" in row:
-        said.append(f"QD {row['archive_qd_score']:.4g}")
-    return ", ".join(said)
+        said.append(f"QD {terminal.number(row['archive_qd_score'], 4)}")
+    return said
 
 
 @contextlib.contextmanager
 def bar(wanted: bool | None, total: int, sign: float) -> Iterator[Bar | None]:
-    """A bar where it is wanted, or by default where somebody sees it."""
+    """A bar if it is wanted; by default, wherever somebody can see it."""
     if not (terminal.is_watched() if wanted is None else wanted):
         yield None
         return
     from rich.errors import LiveError
 
-    bars = terminal.progress("{task.description}", "bar", "count", "{task.fields[facts]}", "left")
+    bars = terminal.progress()
     try:
         bars.start()
     except LiveError:  # another display is there already: the user's own, or that of another search
@@ -80,17 +79,17 @@ def bar(wanted: bool | None, total: int, sign: float) -> Iterator[Bar | None]:
 
 
 def failed(error: Exception, result: Result | None) -> EvaluationFailed:
-    """`evaluate` raised."""
+    """The error for an `evaluate` that raised."""
     num = 0 if result is None else result.num_evaluations
     reason = str(error).strip().split("\n")[0]
     return EvaluationFailed(
         f"evaluate raised {type(error).__name__} after {num} evaluations: {reason}. "
-        f"What was found before is in this exception's `result`.",
+        f"The results so far are in this exception's `result`.",
         result,
     )
 
 
 def interrupted(result: Result | None) -> Interrupted:
-    """Ctrl-C."""
+    """The error for Ctrl-C."""
     num = 0 if result is None else result.num_evaluations
-    return Interrupted(f"interrupted after {num} evaluations; what was found is in this exception's `result`.", result)
+    return Interrupted(f"interrupted after {num} evaluations; the results are in this exception's `result`.", result)

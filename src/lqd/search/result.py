@@ -1,4 +1,5 @@
-"""What a run gives back: the population, the best ever seen, its history; as arrays, a table, a picture, a file."""
+"""What a run returns: the population, the best solution ever seen and the history, as arrays, table, picture or
+file."""
 
 import dataclasses
 import pathlib
@@ -27,7 +28,7 @@ OTHERS = (  # no files of ours
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Elites:
-    """Solutions with what is known of them, in the user's sign; row i of each array is solution i."""
+    """Solutions with everything known about them, in the user's sign; row i of each array is solution i."""
 
     x: np.ndarray
     fitness: np.ndarray
@@ -44,7 +45,7 @@ class Elites:
         return Elites(self.x[order], self.fitness[order], self.descriptor[order], extras)
 
     def to_dataframe(self) -> "pd.DataFrame":
-        """One row a solution: fitness, descriptor_0.., x_0.., then the extras that are one number each."""
+        """One row per solution: fitness, descriptor_0.., x_0.., then the extras that are single numbers."""
         import pandas as pd
 
         columns: dict[str, np.ndarray] = {"fitness": self.fitness}
@@ -74,8 +75,8 @@ class Result:
 
     `x`, `fitness`, `descriptor`, `extras` are the final population (filled slots only, best first).
     `best_x`, `best_fitness` are the best ever evaluated, whether or not the rule kept it; None if nothing was feasible.
-    `archive` holds the best of every cell ever seen, where `archive_cells` was given. `num_nan` evaluations gave no
-    number, `num_failed` killed the workers of an `executor` again and again.
+    `archive` holds the best solution ever seen in each cell, if `archive_cells` was given. `num_nan` evaluations gave
+    no number, and `num_failed` kept killing the workers of an `executor`.
     """
 
     population: Elites
@@ -121,7 +122,7 @@ class Result:
         )
 
     def to_dataframe(self) -> "pd.DataFrame":
-        """The final population, one row a solution."""
+        """The final population, one row per solution."""
         return self.population.to_dataframe()
 
     def plot(self) -> "Figure":
@@ -131,7 +132,8 @@ class Result:
         return run_figures.result(self)
 
     def save(self, path: files.PathLike) -> pathlib.Path:
-        """Everything, in one file (safetensors) that `Result.load` reads; or the population as a table, to `x.csv`."""
+        """Save everything in one file (safetensors) that `Result.load` reads, or the population as a table, to
+        `x.csv`."""
         ending = pathlib.Path(path).suffix.lower()
         if ending == ".csv":
             return files.write_bytes(path, self.to_dataframe().to_csv(index=False).encode())
@@ -155,7 +157,7 @@ class Result:
 
     @classmethod
     def load(cls, path: files.PathLike) -> "Result":
-        """What `save` wrote."""
+        """Load what `save` wrote."""
         arrays, description = files.read_arrays(path, "result")
         with files.understood(path):
             return cls._from(arrays, description)

@@ -1,8 +1,8 @@
-"""Whether a run that goes on is on the task it began with.
+"""Whether a run continues on the task that it began with.
 
-Built-in tasks are known by their names and settings. A function, or a task with numbers of its own (the rotations of
-an instance, say), is known by what it returned at first: those answers are kept with the run, and when it goes on, the
-same solutions are evaluated once more. One that gives other answers each time is noisy, and taken for the same.
+Built-in tasks are recognised by their names and settings. A function, or a task with numbers of its own (the rotations
+of an instance, say), is recognised by what it returned first: those answers are saved with the run, and when it
+continues, the same solutions are evaluated again. One whose answers differ each time is noisy, and taken for the same.
 """
 
 import dataclasses
@@ -16,16 +16,16 @@ from lqd.checks import float32
 from lqd.errors import InvalidInput
 from lqd.tasks.task import Task
 
-LEAST = 4  # solutions that are kept, where the first batch has fewer; and as many are evaluated again in an executor
-MOST = 64  # of a compiled run, whose first batch is its start population
-NUM_CALLS = 4  # that must agree with each other before a function counts as another one
+LEAST = 4  # solutions kept if the first batch has fewer; this many are evaluated again in an executor
+MOST = 64  # for a compiled run, whose first batch is its initial population
+NUM_CALLS = 4  # answers that must agree with each other before a function counts as another one
 RTOL, ATOL = 1e-3, 1e-5  # other devices and versions round differently; the second relative to the largest
 
 Row = tuple[float, np.ndarray]  # fitness and descriptor of a solution
 
 
 class Answers(NamedTuple):
-    """What came of the first solutions."""
+    """The answers for the first solutions."""
 
     x: np.ndarray
     fitness: np.ndarray
@@ -48,7 +48,7 @@ def answers(x: Any, fitness: Any, descriptor: Any) -> Answers:
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray], dim: int) -> Answers | None:
-    """What `Answers.arrays` took apart; None in a file from before there were any."""
+    """Puts together what `Answers.arrays` took apart; None for an older file, which has none."""
     if not arrays:
         return None
     found = Answers(*(arrays[name] for name in Answers._fields))
@@ -69,7 +69,7 @@ def described(evaluate) -> dict[str, Any] | None:
 
 
 def says_all(evaluate) -> bool:
-    """Whether name and settings are all there is to a task."""
+    """Whether a task is fully described by its name and settings."""
     return isinstance(evaluate, Task) and not jax.tree.leaves(evaluate)
 
 
@@ -85,7 +85,7 @@ def difference(before: dict[str, Any] | None, now: dict[str, Any] | None) -> str
 
 
 def check(path, kept: Answers, again: Callable[[], Sequence[Row | None]]) -> None:
-    """An error if the function, called again for the same solutions, says something else, and always the same."""
+    """An error if the function, called again for the same solutions, consistently gives other answers."""
     found = again()
     different = _difference(kept, found)
     if different is None:
@@ -105,7 +105,7 @@ def _as_answers(kept: Answers, found: Sequence[Row | None]) -> Answers:
 
 
 def _difference(kept: Answers, found: Sequence[Row | None]) -> str | None:
-    """In words; solutions that were infeasible, or whose workers died, say nothing."""
+    """The difference in words; solutions that were infeasible, or whose workers died, do not count."""
     finite = np.isfinite(kept.fitness)
     largest = np.max(np.abs(kept.fitness[finite]), initial=0.0)
     widest = np.max(np.abs(kept.descriptor[finite]), initial=0.0, where=np.isfinite(kept.descriptor[finite]))

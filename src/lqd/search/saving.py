@@ -1,4 +1,4 @@
-"""What a search goes on from: one file with settings, rule, state and history, and the folder that it lies in."""
+"""What a search continues from: one file with settings, rule, state and history, and the folder that contains it."""
 
 import contextlib
 import dataclasses
@@ -30,12 +30,12 @@ from lqd.tasks.bbob.instances import Landscape
 KIND = "state"
 EVERY_S, SHARE = 1.0, 0.05  # in the folder of a run: from one state to the next, and of the time for writing
 TRAITS = "population.traits"
-STEPS = ("variation", "iso_sigma", "line_sigma")  # with which a search may go on otherwise than it began
+STEPS = ("variation", "iso_sigma", "line_sigma")  # may change when a search continues
 COLUMNS = ("generation", "num_evaluations", "time_s")
 
 
 class Saved:
-    """What a file holds; `arrays` without prefix under `under(prefix)`."""
+    """The content of a file; `under(prefix)` gives arrays without their prefix."""
 
     def __init__(self, path: PathLike):
         self.path = path
@@ -45,7 +45,7 @@ class Saved:
     def settings(self) -> dict[str, Any]:
         """Those of the search. Before there was another variation, and rules saw units, all was as in the paper."""
         settings = {"variation": "paper", "outside": "edge"} | self.description["settings"]
-        if settings["reproduction"] is not None:  # an operator of one's own has no steps of ours, which once were kept
+        if settings["reproduction"] is not None:  # a custom operator does not use our steps, which older files have
             settings |= {"iso_sigma": None, "line_sigma": None}
         return settings
 
@@ -67,8 +67,8 @@ class Saved:
     def state(self, like: State, first: Any = None) -> State:
         """The state, in the shape of another one (of which only the key is used, which follows from the seed).
 
-        Traits and a memory that the search no longer has are left out. Where it had none, everybody has the `first`
-        traits (T,), and the memory begins empty.
+        Traits and a memory that the search no longer has are left out. If it had none, all individuals get the traits
+        `first` (T,), and the memory begins empty.
         """
         arrays = self.under("state.")
         if like.population.traits is None:
@@ -83,11 +83,11 @@ class Saved:
         return restored(like, arrays, self.path)
 
     def rule(self) -> Any:
-        """The rule; None if it is the user's own code."""
+        """The rule; None if it is a user's code."""
         return catalogue.decode(self.description["settings"]["rule"], self.under("rule."))
 
     def check(self, settings: Settings, backend: str) -> None:
-        """An error unless these settings are those of the saved search, but for its steps."""
+        """An error unless these settings are those of the saved search, apart from its steps."""
         if (before := self.description["backend"]) != backend:
             raise InvalidInput(
                 f"checkpoint {self.path} holds a run with backend {before!r}, this one has {backend!r}; give another "
@@ -107,8 +107,8 @@ class Saved:
             )
 
     def check_traits(self, settings: Settings) -> None:
-        """An error if this variation needs other traits than were kept. One without traits can go on from any, and ours
-        from its own fixed steps, which have none."""
+        """An error if this variation needs other traits than were kept. One without traits can continue from any, and
+        ours from its own fixed steps, which have none."""
         first = first_traits(settings.resolved_variation(), 1)
         arrays = [self.arrays[name] for name in ("state.population.x", "outstanding.x") if name in self.arrays]
         if first is None or not arrays:
@@ -121,7 +121,7 @@ class Saved:
             return
         raise InvalidInput(
             f"{self.path} was made with variation={before!r}, whose solutions have none of the traits that {now!r} "
-            f"goes on from: give variation={before!r}, or iso_sigma= and line_sigma=, or begin anew."
+            f"continues from: give variation={before!r}, or iso_sigma= and line_sigma=, or start over."
         )
 
     def check_sizes(self) -> None:
@@ -136,11 +136,11 @@ class Saved:
                 )
 
     def check_random(self) -> None:
-        """An error if JAX draws other random numbers now: what comes next would not be what would have come."""
+        """An error if JAX draws other random numbers now: the run would not continue as it would have."""
         before, now = self.description.get("random", generator()), generator()
         if before != now:
             raise InvalidInput(
-                f"{self.path} was made with other random numbers of JAX ({before!r}, now {now!r}): set "
+                f"{self.path} was made with another random number generator of JAX ({before!r}, now {now!r}): set "
                 f"jax_default_prng_impl and jax_threefry_partitionable as they were."
             )
 
@@ -158,12 +158,12 @@ class Saved:
 
     @property
     def first(self) -> same_task.Answers | None:
-        """What the function returned at first; None in a file from before that was kept."""
+        """What the function returned first; None in an older file, which does not have it."""
         with understood(self.path):
             return same_task.from_arrays(self.under("first."), self.description["settings"]["dim"])
 
     def check_instance(self, task: Landscape) -> None:
-        """An error if the kept solutions have other descriptors on this landscape: then they are of another one."""
+        """An error if the saved solutions have other descriptors on this landscape: then they are from another one."""
         if "state.population.x" not in self.arrays:
             return
         x, fitness, kept = (self.arrays[f"state.population.{name}"][0] for name in ("x", "fitness", "descriptor"))
@@ -188,14 +188,14 @@ def write(path: PathLike, settings: Settings, state: State | None, rows: Rows | 
 
 
 def generator() -> str:
-    """Where JAX's random numbers come from, in this process."""
+    """The generator of JAX's random numbers, in this process."""
     config: Any = jax.config
     name = str(config.jax_default_prng_impl)
     return name if config.jax_threefry_partitionable else f"{name}, not partitionable"
 
 
 def _different_rules(saved: dict[str, np.ndarray], now: dict[str, np.ndarray]) -> list[str]:
-    """In words; fingerprints of a user's own rule were not always kept."""
+    """The difference in words; fingerprints of custom rules were not always saved."""
     is_own = any(name.startswith(catalogue.OWN) for name in now)
     if is_own and not saved:
         return []
@@ -209,7 +209,7 @@ def _different_rules(saved: dict[str, np.ndarray], now: dict[str, np.ndarray]) -
 
 
 def under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays whose names begin so, without that beginning."""
+    """The arrays whose names begin with the prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
@@ -220,7 +220,7 @@ def arrays_of(rows: Rows) -> dict[str, np.ndarray]:
 
 
 def rows_from(arrays: Mapping[str, np.ndarray]) -> Rows:
-    """What `arrays_of` took apart."""
+    """Puts together what `arrays_of` took apart."""
     generation, num_evaluations, time_s = (arrays[f"rows.{name}"] for name in COLUMNS)
     return Rows(generation, num_evaluations, time_s, under("rows.measures.", arrays))
 
@@ -253,7 +253,7 @@ def restored(like: State, saved: Mapping[str, np.ndarray], path: PathLike) -> St
 
 
 class CheckpointFolder:
-    """Writes `FOLDER/state.safetensors` from time to time, and reads it when the run is to go on."""
+    """Writes `FOLDER/state.safetensors` from time to time, and reads it when the run continues."""
 
     def __init__(self, folder, resume: bool):
         if not isinstance(folder, str | os.PathLike):
@@ -263,11 +263,11 @@ class CheckpointFolder:
         self._throttle = Throttle(EVERY_S, SHARE, at_once=True)
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
-        """The folder is this process's alone."""
+        """Locks the folder for this process."""
         return locked(self.folder, "checkpoint")
 
     def sizes(self) -> dict[str, int]:
-        """Of the population and of a batch in the run that is to go on; nothing where one begins."""
+        """Sizes of the population and of a batch in the run to continue; none for a new run."""
         if not self.resume or not self.path.exists():
             return {}
         with understood(self.path):
@@ -275,12 +275,12 @@ class CheckpointFolder:
             return {name: checks.size(name, settings[name]) for name in ("population_size", "batch_size")}
 
     def saved(self, settings: Settings, backend: str, num_evaluations: int, evaluate: Any) -> Saved | None:
-        """What to go on from: None at the beginning; an error where that cannot be meant."""
+        """What to continue from, or None for a new run; an error if that cannot be what was meant."""
         if not self.path.exists():
             return None
         if not self.resume:
             raise InvalidInput(
-                f"checkpoint {self.folder} holds a run already: give resume=True to go on with it, or another folder."
+                f"checkpoint {self.folder} already holds a run: give resume=True to continue it, or another folder."
             )
         saved = Saved(self.path)
         with understood(self.path):
@@ -297,5 +297,5 @@ class CheckpointFolder:
         return saved
 
     def keep(self, save: Callable[[pathlib.Path], object], now: bool = False) -> None:
-        """Saves, unless it did so a short while ago."""
+        """Saves, unless it did so a moment ago."""
         self._throttle(lambda: save(self.path), now)

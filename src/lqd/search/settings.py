@@ -26,7 +26,7 @@ from lqd.evolution.variation import (
 from lqd.rules import catalogue, cvt, scaled, trained
 from lqd.search import defaults
 
-# Other cells than those of MAP-Elites, which would else be measured on the very cells that it fills.
+# Not the cells of MAP-Elites, which would otherwise be measured on the very cells that it fills.
 ARCHIVE_SEED = 1
 
 VARIATIONS = ("spread", "led", "paper")
@@ -36,7 +36,8 @@ _A_KEY = jax.eval_shape(lambda: jax.random.key(0))
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """All that shapes a search but the function and the budget; the arguments of `optimize` of the same names."""
+    """Everything that shapes a search except the function and the budget: the arguments of `optimize` of the same
+    names."""
 
     dim: int
     bounds: Any = None
@@ -47,7 +48,7 @@ class Settings:
     iso_sigma: Any = None  # from here on None, a number, or a vector
     line_sigma: float | None = None
     x0: Any = None
-    init_sigma: Any = None  # 1, or what a task says
+    init_sigma: Any = None  # 1, or what the task says
     descriptor_bounds: Any = None
     outside: str = "edge"
     minimize: bool = False
@@ -183,17 +184,17 @@ class Settings:
         return low, high
 
     def num_generations(self, num_evaluations) -> int:
-        """Whole generations in a budget that also pays for the start population."""
+        """Whole generations in a budget that includes the initial population."""
         budget, num_given = checks.budget(num_evaluations), self.num_given_batches
         needed = self.population_size + max(num_given, 1) * self.batch_size
         if budget < needed and num_given:
             raise InvalidInput(
-                f"num_evaluations={budget} does not pay for the {len(self.x0)} points of x0, evaluated in whole "
+                f"num_evaluations={budget} does not cover the {len(self.x0)} points of x0, evaluated in whole "
                 f"batches of {self.batch_size}; give at least {needed}, or fewer points."
             )
         if budget < needed:
             raise InvalidInput(
-                f"num_evaluations={budget} is less than the start population and one batch "
+                f"num_evaluations={budget} is less than the initial population and one batch "
                 f"({self.population_size} + {self.batch_size}); give more, or a smaller population_size."
             )
         num = (budget - self.population_size) // self.batch_size
@@ -203,7 +204,7 @@ class Settings:
 
     @property
     def num_given_batches(self) -> int:
-        """Batches of those points of `x0` that the start population has no room for."""
+        """Batches of the points of `x0` for which the initial population has no room."""
         if self.x0 is None or self.x0.ndim == 1:
             return 0
         return loop.num_given_batches(Start(self.x0), self.population_size, self.batch_size)

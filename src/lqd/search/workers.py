@@ -1,8 +1,8 @@
-"""Solutions evaluated one by one in an executor: processes here, a cluster's workers elsewhere.
+"""Evaluates solutions one by one in an executor: processes on this machine, or the workers of a cluster.
 
-Whatever a function raises is brought back as a value, so that an exception of a future always means that its worker
-died; one that exits counts as dead, too. A pool that broke with it is replaced, and those who were in it are tried
-again one at a time, which shows who is to blame; who is to blame too often has failed, and the others go on.
+Whatever a function raises is returned as a value, so an exception of a future always means that its worker died; a
+worker that exits counts as dead, too. The broken pool is replaced, and the solutions that were in it are tried again
+one at a time, which shows which of them is to blame. One that is to blame too often has failed, and the run goes on.
 """
 
 import concurrent.futures
@@ -32,7 +32,7 @@ class WorkerError(RuntimeError):
 
 
 class Outcome(NamedTuple):
-    """What came of one solution: what `evaluate` returned, or why there is nothing."""
+    """The outcome of one solution: what `evaluate` returned, or why it returned nothing."""
 
     number: int
     x: np.ndarray
@@ -54,9 +54,9 @@ class _Raised(NamedTuple):
 
 
 def _call(evaluate, x, attempt):
-    """What a worker does. Copies go in and out: in the same process the function could else change what we hold.
+    """Runs in a worker. Copies go in and out: within one process, the function could otherwise change our arrays.
 
-    `attempt` is never twice the same: Dask takes equal calls for one, whose result it knows already.
+    `attempt` is different each time: Dask treats equal calls as one, and returns the result it already has.
     """
     try:
         return _copied(evaluate(x.copy()))
@@ -67,7 +67,7 @@ def _call(evaluate, x, attempt):
 
 
 def _copied(value):
-    """With arrays of its own; what is not an array is looked at later."""
+    """A copy of its arrays; what is not an array is checked later."""
     if isinstance(value, tuple | list):
         return [_copied(one) for one in value]
     if isinstance(value, dict):
@@ -84,12 +84,12 @@ def _copied(value):
 
 
 def processes(num: int) -> ProcessPoolExecutor:
-    """So many processes of their own: forked ones may hang, since JAX has threads."""
+    """A pool of this many spawned processes: forked ones may hang, since JAX has threads."""
     return ProcessPoolExecutor(num, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent)
 
 
 def _end_with_parent() -> None:
-    """In a worker: ends it when the process that started it is gone, however it went. A pool alone waits for ever."""
+    """Runs in a worker, and ends it when its parent process is gone for any reason. A pool alone waits for ever."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -102,7 +102,7 @@ def _end_with_parent() -> None:
 
 
 class Workers:
-    """Hands solutions to an executor and gives back what comes of them, in the order in which they finish."""
+    """Hands solutions to an executor and returns their outcomes in the order in which they finish."""
 
     def __init__(self, evaluate: Callable, executor: Any):
         self._evaluate = evaluate
@@ -127,19 +127,19 @@ class Workers:
         self._executor = self._make() if self._own and self._make else executor
         if not callable(getattr(self._executor, "submit", None)):
             raise InvalidInput(f"executor must make something with a method `submit`, it made {shown(self._executor)}.")
-        if type(self._executor) is ProcessPoolExecutor:  # others may have ways of their own
+        if type(self._executor) is ProcessPoolExecutor:  # others may send in other ways
             _check_sendable(evaluate)  # a pool that fails to send something may never end
         self._queue: deque[_Waiting] = deque()
         self._suspects: deque[_Waiting] = deque()  # lost their worker: next, one at a time
         self._flying: dict[Future, _Waiting] = {}
         self._done: deque[Outcome] = deque()
-        self._on_trial = False  # the only one on its way is a suspect
+        self._on_trial = False  # the only one being evaluated is a suspect
         self._number = self._num_sent = 0
         self._name = uuid.uuid4().hex
 
     @property
     def num_open(self) -> int:
-        """Solutions that were given and have not come back."""
+        """Solutions that were submitted and have not come back."""
         return len(self._queue) + len(self._suspects) + len(self._flying) + len(self._done)
 
     def submit(self, x: np.ndarray) -> int:
@@ -160,14 +160,14 @@ class Workers:
         return self._done.popleft()
 
     def close(self) -> None:
-        """Drops what has not begun; an executor of the user's own stays open."""
+        """Drops what has not begun; a user's executor stays open."""
         for future in self._flying:
             future.cancel()
         if self._own:
             _shut_down(self._executor)
 
     def _send(self) -> None:
-        """All that wait; but while there are suspects, one of them, alone."""
+        """Sends all that wait; but while there are suspects, only one of them, alone."""
         while (self._queue or self._suspects) and not self._on_trial:
             if self._suspects and self._flying:
                 return
@@ -177,7 +177,7 @@ class Workers:
                 self._num_sent += 1
                 future = self._executor.submit(_call, self._evaluate, waiting.x[None], f"{self._name}-{self._num_sent}")
             except BrokenExecutor as error:
-                if self._flying:  # whose fault it was, their futures will say
+                if self._flying:  # their futures will say whose fault it was
                     self._suspects.append(waiting)
                     return
                 self._replace(error)
@@ -228,15 +228,15 @@ class Workers:
     def _replace(self, error: BrokenExecutor) -> None:
         if self._make is None:
             raise InvalidInput(
-                f"executor: a worker died and {type(self._executor).__name__} cannot go on ({error}). Give a function "
-                f"that makes the executor, executor=lambda: ..., and a broken one is replaced."
+                f"executor: a worker died and {type(self._executor).__name__} cannot continue ({error}). Give a "
+                f"function that makes the executor, executor=lambda: ..., so that a broken one can be replaced."
             ) from error
         _shut_down(self._executor)
         self._executor, self._own = self._make(), True
 
 
 def _shut_down(executor: Any) -> None:
-    """Without waiting. Dask's takes fewer arguments than those of concurrent.futures."""
+    """Shuts down without waiting. Dask's executor takes fewer arguments than those of concurrent.futures."""
     try:
         executor.shutdown(wait=False, cancel_futures=True)
     except TypeError:
@@ -244,7 +244,7 @@ def _shut_down(executor: Any) -> None:
 
 
 def _check_sendable(function: Callable) -> None:
-    """As a pool of processes would send it."""
+    """Pickles it as a pool of processes would."""
     try:
         ForkingPickler.dumps(function)
     except Exception as error:
@@ -259,9 +259,9 @@ def _not_sendable(error: Exception) -> InvalidInput:
 
 
 def _like(pool: ProcessPoolExecutor) -> ProcessPoolExecutor:
-    """A pool as this one was.
+    """A new pool with the settings of this one.
 
-    A broken pool cannot be mended, and does not say how it was made but in private attributes. They are read here and
+    A broken pool cannot be repaired, and only its private attributes say how it was made. They are read here and
     nowhere else; `tests/search/test_workers.py` fails when Python renames them.
     """
     given = {"max_workers": "_max_workers", "mp_context": "_mp_context", "initializer": "_initializer"}

@@ -30,12 +30,12 @@ _LANDSCAPES = {f"bbob/{name}": name for name in bbob.NAMES} | {f"ood/{name}": na
 
 
 def names() -> list[str]:
-    """Every task there is."""
+    """The names of all tasks."""
     return ["arm", *(f"brax/{robot}" for robot in ROBOTS), *_LANDSCAPES]
 
 
 def summary(name: str) -> str:
-    """One line on a task."""
+    """A task in one line."""
     if name == "arm":
         return "8-joint planar arm: reach everywhere with joints as equal as possible"
     if name.startswith("brax/"):
@@ -43,7 +43,7 @@ def summary(name: str) -> str:
     function = _LANDSCAPES[name]
     number = f"f{bbob.index(function)}, " if function in bbob.NAMES else ""
     group = "out of distribution" if function in instances.OOD else "training set"
-    return f"{number}{group}; descriptor: a random projection of x"
+    return f"{number}{group}; descriptor: random projection"
 
 
 def make(name: str, **settings) -> Task:

@@ -50,7 +50,7 @@ ROBOTS = {
 
 @contextlib.contextmanager
 def leniently():
-    """For everything that brax traces: it mixes dtypes and calls what its own dependencies call out of date."""
+    """For everything that brax traces: it mixes dtypes, and uses what its dependencies have deprecated."""
     with warnings.catch_warnings(), jax.numpy_dtype_promotion("standard"):
         warnings.simplefilter("ignore")
         yield
@@ -111,7 +111,7 @@ class RobotTask:
         return self.num_weights(HIDDEN)
 
     def num_weights(self, num_hidden: int) -> int:
-        """Of a policy with so many hidden units."""
+        """The number of weights of a policy with this many hidden units."""
         size, num_actions = _sizes(ROBOTS[self.robot].environment, self.backend)
         return (size + 1) * num_hidden + (num_hidden + 1) * num_actions
 
@@ -156,8 +156,8 @@ class RobotTask:
         return Evaluation(*self._in_chunks(jax.random.split(key, x.shape[0]), x))
 
     def _in_chunks(self, keys: Key[Array, " B"], x: Float[Array, "B n"]):
-        """Return and descriptor. A simulator's state is a few thousand numbers for each policy, so only so many walk
-        at once, also where this is mapped over seeds."""
+        """Return and descriptor. A simulator's state is a few thousand numbers for each policy, so only a chunk of
+        them walks at once, also where this is mapped over seeds."""
         chunked = jax.custom_batching.custom_vmap(self._chunked)
 
         @chunked.def_vmap
@@ -182,7 +182,8 @@ class RobotTask:
         return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:num], found)
 
     def noiseless(self, x: Float[Array, "B n"]) -> Float[Array, " B"]:
-        """The return of one episode, from the same start for everybody: without noise, but not the mean over starts."""
+        """The return of one episode, from the same start for all policies: free of noise, but not the mean over
+        starts."""
         return self._in_chunks(jnp.broadcast_to(jax.random.key(0), x.shape[:1]), x)[0]
 
     def measured(self, keys: Key[Array, " B"], x: Float[Array, "B n"]):
@@ -191,7 +192,7 @@ class RobotTask:
             return rollout(self.simulator, self.describe, keys, x, self.episode_length)
 
     def describe(self, state) -> Float[Array, " D"]:
-        """What is described of one moment."""
+        """The descriptor's values at one moment."""
         robot = ROBOTS[self.robot]
         touching = contacts(state.pipeline_state.contact, robot.feet) if robot.feet else ()
         return jnp.stack([*touching, *(state.metrics[name] for name in robot.velocities)])

@@ -20,7 +20,7 @@ Box = tuple[Float[Array, " n"], Float[Array, " n"]]
 
 @runtime_checkable
 class Task(Protocol):
-    """One problem: a box (or none), a batch evaluation, and what is known of its best value."""
+    """One problem: a box (or none), a batch evaluation, and its best value, if known."""
 
     @property
     def name(self) -> str: ...
@@ -79,7 +79,7 @@ class TaskBatch(Protocol):
 
 
 def start_scale(task: Task) -> float:
-    """How far from the origin a search without bounds begins; a task may say so itself (`init_sigma`)."""
+    """How far from the origin a search without bounds begins; a task may define it (`init_sigma`)."""
     return float(getattr(task, "init_sigma", 1.0))
 
 

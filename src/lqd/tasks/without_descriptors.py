@@ -1,4 +1,4 @@
-"""Descriptors taken away, for the ablation: does a rule use what they say?"""
+"""Tasks without informative descriptors, for the ablation: does a rule use descriptors?"""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ from jaxtyping import Array, Key
 from lqd.types import Evaluation
 
 # Folded into the key of an evaluation. `fold_in(key, i)` is `split(key, n)[i]`, and robots split that key among the
-# policies: no task has so many. Before, it was 1, the second policy's.
+# policies: no task has that many. Before, it was 1, the second policy's.
 STREAM = 0xDE5C0002
 MARKS = {"random": "+descriptors-2"}  # kept results of other random descriptors are not taken for these
 
@@ -25,7 +25,7 @@ def random(key: Key[Array, " K"], evaluation: Evaluation) -> Evaluation:
 
 
 def zero(key: Key[Array, " K"], evaluation: Evaluation) -> Evaluation:
-    """The same descriptor for everybody."""
+    """The same descriptor for all."""
     return Evaluation(evaluation.fitness, jnp.zeros_like(evaluation.descriptor), evaluation.extras)
 
 

@@ -121,7 +121,7 @@ class Sparse:
 
 @pytree
 class _Altered:
-    """Tasks with another fitness; all the rest is theirs."""
+    """Tasks with another fitness; everything else is unchanged."""
 
     tasks: Any
 

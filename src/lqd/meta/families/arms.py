@@ -92,7 +92,7 @@ class ArmBatch:
 
     def evaluate(self, key: Key[Array, " K"], x: Float[Array, "K B n"]) -> Evaluation:
         del key
-        angle = jnp.cumsum(2 * math.pi * x - math.pi, axis=-1)  # of padding too, which comes last
+        angle = jnp.cumsum(2 * math.pi * x - math.pi, axis=-1)  # including padding, which comes last
         position = jnp.stack([self._mean(jnp.cos(angle)), self._mean(jnp.sin(angle))], axis=-1)
         return Evaluation(self.noiseless(x), (position + 1) / 2)
 

@@ -5,8 +5,8 @@ coordinates, each coordinate x beyond 5.12 counting as 5.12^2 / x: large sums ar
 Those two functions are what benches measure on, so they are not here, and neither are the package's out-of-distribution
 functions (`tasks.bbob.ood`): no rule may be trained on what it is measured by.
 
-The optimum is anywhere in the part that is not clipped; which coordinates belong to which sum is drawn as well. The box
-is twice as wide as what is not clipped. Every function is written in the offset z from its optimum, and is 0 there.
+The optimum lies anywhere in the part that is not clipped; which coordinates belong to which sum is drawn as well. The
+box is twice as wide as what is not clipped. Every function is written in the offset z from its optimum, and is 0 there.
 """
 
 import dataclasses

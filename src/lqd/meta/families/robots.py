@@ -1,4 +1,4 @@
-"""Robots that walk for a short while, each with motors of other strength. Needs the extra `brax`.
+"""Robots that walk for a short while, each with motors of different strength. Needs the extra `brax`.
 
 A task is a robot of `tasks.brax` whose motors are weaker: the share of their strength that is left is drawn for each
 motor of each task, and so is the reset by which it is judged (`noiseless`). Policies are small and have a box, which
@@ -117,7 +117,7 @@ class RobotBatch:
 
 @dataclasses.dataclass(frozen=True)
 class Weakened:
-    """A simulator in which motors do a part of what they are told."""
+    """A simulator in which motors have only a share of their strength."""
 
     env: Any
     strength: Float[Array, " a"]

@@ -118,7 +118,7 @@ def _choose(kind: Int[Array, " K"], found: tuple[Float[Array, "*shape"], ...]) -
 
 @pytree
 class WideBatch:
-    """Landscapes of BBOB, described otherwise."""
+    """Landscapes of BBOB with other descriptors."""
 
     landscapes: LandscapeBatch
     kind: Int[Array, " K"]

@@ -23,7 +23,7 @@ CHECKED_AT_ONCE = 64  # populations in memory while agreement is measured
 
 
 def _survivors(scores, fitness, descriptor, population_size: int) -> Bool[Array, " P"]:
-    """Who survives with these scores, by the loop's own function."""
+    """Which individuals survive with these scores, by the loop's own function."""
     union = Population(descriptor, fitness, descriptor, {"index": jnp.arange(fitness.shape[0])})
     population, _ = loop.survive(scores, union, (), population_size)
     return jnp.zeros(fitness.shape, bool).at[population.extras["index"]].set(population.filled)

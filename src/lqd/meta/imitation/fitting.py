@@ -1,12 +1,12 @@
 """Weights fitted by gradient descent to the ranks that a hand-made rule gives: a rule by itself, or a warm start.
 
-From scratch, meta-evolution needs hours to discover novelty; to be shown it takes minutes. The transformer rule is
-first fitted on synthetic populations, then on populations of real runs in which it took the decisions itself: what it
-meets once it is used, and where its mistakes add up (Ross et al., 2011, call this DAgger).
+From scratch, meta-evolution needs hours to discover novelty; by imitation it takes minutes. The transformer rule is
+first fitted on synthetic populations, then on populations of real runs in which it took the decisions itself: that is
+what it meets in use, and where its mistakes add up (Ross et al., 2011, call this DAgger).
 
 Everything is a pure function. All that lasts from one round to the next is a `State`, and all randomness comes from
-the key and the number of the round, so training can be cut between any two rounds and goes on to the same bits. Who
-calls keeps the files, the clock and the log.
+the key and the number of the round, so training can be cut between any two rounds and reaches the same bits. The caller
+keeps the files, the clock and the log.
 
 Populations (`populations`) come with descriptors in [-1, 1]^D; only MAP-Elites, whose cells fill that box,
 depends on it.
@@ -44,7 +44,7 @@ def loss_of_one(params: Params, num_heads: int, x, filled, target) -> Float[Arra
     Shift and scale of the scores mean nothing, so nothing is spent on them: after the same time this reaches a higher
     rank correlation than the squared error. Features and targets come as data: no gradient runs through them.
     """
-    filled = filled | ~jnp.any(filled)  # attention over nobody is NaN, also in its gradient
+    filled = filled | ~jnp.any(filled)  # attention over an empty population is NaN, also in its gradient
     scores = network.scores(params, num_heads, x, filled)
     centred = jnp.where(filled, scores - mean_where(scores, filled), 0.0)
     variance = mean_where(centred**2, filled)
@@ -54,7 +54,7 @@ def loss_of_one(params: Params, num_heads: int, x, filled, target) -> Float[Arra
 
 @pytree
 class Either:
-    """One rule or another, as a traced flag says: runs of both are one program, which takes a while to compile."""
+    """One rule or another, by a traced flag: runs of both are one program, which takes a while to compile."""
 
     first: Any
     second: Any
@@ -77,7 +77,7 @@ def prepared(params: Params) -> Params:
     it, LayerNorm hides how far from the mean an individual is.
     """
     layers = params["layers"]
-    if "query" not in layers:  # recipe 2 is given what this is for
+    if "query" not in layers:  # recipe 2 has built in what this is for
         return params
     bias = layers["down"]["bias"]
     constant = jnp.where(jnp.arange(bias.shape[1]) % 2 == 0, 1.0, -1.0).astype(bias.dtype)
@@ -192,7 +192,7 @@ def collect(key, params: Params, is_own, config: Imitation, teacher_name: str, a
 
 
 def on_family(config: Imitation, architecture: Architecture, number: int) -> tuple[Imitation, Architecture]:
-    """How to imitate on one of the run's families, whose number of descriptors may be its own."""
+    """How to imitate on one of the run's families, which may have its own number of descriptors."""
     if not config.tasks:
         return config, architecture
     descriptor_dim = config.tasks[number][0].descriptor_dim
@@ -219,7 +219,7 @@ def run_round(
     config, architecture = on_family(config, architecture, config.turn(round_number))
     if round_number >= config.num_synthetic_rounds:
         pool = collect(key_runs, state["params"], jnp.bool(True), config, teacher_name, architecture)
-    config = dataclasses.replace(config, tasks=())  # fitting knows no families: with as many descriptors, one program
+    config = dataclasses.replace(config, tasks=())  # fitting ignores families: equal sizes, one program
     state, loss = fit(key_fit, state, pool, config, teacher_name, architecture)
     measures = {"loss": loss}
     if held_out is not None:
@@ -230,7 +230,7 @@ def run_round(
 def held_out(
     key: Key[Array, ""], config: Imitation, teacher_name: str, architecture: Architecture
 ) -> dict[str, Populations]:
-    """Populations to judge by: fresh synthetic ones, and those of runs of the teacher."""
+    """Populations to validate on: fresh synthetic ones, and those of runs of the teacher."""
     key_synthetic, key_runs, key_params = jax.random.split(key, 3)
     # The learned rule decides nothing here.
     params = network.init_params(key_params, architecture)

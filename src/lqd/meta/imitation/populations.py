@@ -117,7 +117,7 @@ def snapshots(num_generations: int, num: int) -> tuple[int, ...]:
 
 
 def populations_of_runs(key, rule: Rule, config: "Imitation", descriptor_dim: int) -> Populations:
-    """Everybody who competed, as the rule saw them, in some generations of one run on each of fresh training tasks."""
+    """All competing individuals, as the rule saw them, in some generations of one run per fresh training task."""
     key_tasks, key_runs = jax.random.split(key)
     if config.tasks:
         ((family, _),) = config.tasks
@@ -127,10 +127,10 @@ def populations_of_runs(key, rule: Rule, config: "Imitation", descriptor_dim: in
     rule, operator = ready(rule), IsoLine.with_steps(config.iso_sigma, config.line_sigma)
 
     def everybody(state):
-        """Who competes next: the population, and the children that it is about to have."""
+        """The individuals that compete next: the population, and the children that it is about to have."""
         _, evaluation = loop.propose(state, tasks, operator, config.batch_size)
         fitness = jnp.concatenate([state.population.fitness, evaluation.fitness], axis=1)
-        fitness = jnp.where(jnp.isfinite(fitness), fitness, -jnp.inf)  # as the loop sees to it, too
+        fitness = jnp.where(jnp.isfinite(fitness), fitness, -jnp.inf)  # the loop does the same
         return fitness, jnp.concatenate([state.population.descriptor, evaluation.descriptor], axis=1)
 
     state = loop.begin(jax.random.split(key_runs, tasks.num_tasks), tasks, rule, config.population_size)
@@ -143,7 +143,7 @@ def populations_of_runs(key, rule: Rule, config: "Imitation", descriptor_dim: in
 
 
 def _reflected(key, descriptor: Float[Array, "P D"]) -> Float[Array, "P D"]:
-    """Mirrored at a random hyperplane through the origin: distances stay, what the columns show does not."""
+    """Mirrored at a random hyperplane through the origin: distances stay, the columns change."""
     normal = jax.random.normal(key, descriptor.shape[-1:])
     normal = normal / jnp.maximum(jnp.linalg.norm(normal), 1e-6)
     return descriptor - 2 * jnp.sum(descriptor * normal, axis=-1, keepdims=True) * normal

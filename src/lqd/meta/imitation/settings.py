@@ -64,7 +64,7 @@ class Imitation:
         return self.num_per_function * (family.multiple if has_functions else len(instances.TRAINING_SET))
 
     def turn(self, round_number: int) -> int:
-        """Which family a round has: they take turns, as often as their shares say."""
+        """The number of the family of a round: they take turns, in proportion to their shares."""
         if len(self.tasks) < 2:
             return 0
         counts = [0.0] * len(self.tasks)
@@ -77,12 +77,12 @@ class Imitation:
         return turn
 
     def alone(self, number: int) -> "Imitation":
-        """On one of the families."""
+        """The same settings on one of the families."""
         return self if len(self.tasks) == 1 else dataclasses.replace(self, tasks=(self.tasks[number],))
 
     @property
     def num_individuals(self) -> int:
-        """Those that compete in one generation."""
+        """The number of individuals that compete in one generation."""
         return self.population_size + self.batch_size
 
     @property

@@ -19,7 +19,7 @@ Teacher = Callable[..., Float[Array, " P"]]  # a rule that needs no random numbe
 
 
 def teacher_rule(name: str, population_size: int, descriptor_dim: int) -> Rule:
-    """The rule to imitate. MAP-Elites gets as many cells as the population has places, in the box [-1, 1]^D."""
+    """The rule to imitate. MAP-Elites gets as many cells as the population has slots, in the box [-1, 1]^D."""
     if name not in TEACHERS:
         raise unknown("teacher", name, TEACHERS)
     high = np.ones(descriptor_dim)

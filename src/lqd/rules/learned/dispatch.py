@@ -83,7 +83,7 @@ def pack(params: Params, num_heads: int) -> Packed:
 
 
 def _pair_columns(params: Params, num_columns: int) -> int:
-    """Columns of queries and keys for features of so many columns."""
+    """Columns of queries and keys for features of this many columns."""
     return fused2.pair_columns(num_columns - NUM_FIRST - recipe2.num_further(params))
 
 
@@ -101,7 +101,7 @@ def _compiles(recipe: int) -> bool:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         warnings.warn(
             f"The fused kernel of the learned rule does not compile on this GPU ({reason}). Plain XLA is used instead, "
-            f"which computes the same about ten times slower. {SETTING}=off asks for that without a warning.",
+            f"which gives the same results about ten times more slowly. {SETTING}=off asks for that without a warning.",
             stacklevel=2,
         )
         return False
@@ -139,7 +139,7 @@ def few_at_once(
 
 
 def _map_of_maps(num_heads: int, params, x, filled, at_once: int):
-    """The plain version for M rules with K populations each, so many populations at once."""
+    """The plain version for M rules with K populations each, a given number of populations at once."""
 
     def of_rule(each):
         params, *populations = each

@@ -45,8 +45,8 @@ class Architecture:
             raise InvalidInput(f"recipe must be 1, 2 or 3, the feature recipes this version knows, got {self.recipe}.")
         if self.recipe in OF_DISTANCES and self.num_heads % recipe2.NUM_KINDS:
             raise InvalidInput(
-                f"num_heads must be a multiple of {recipe2.NUM_KINDS} for recipe {self.recipe} (its heads are of so "
-                f"many kinds), got {self.num_heads}."
+                f"num_heads must be a multiple of {recipe2.NUM_KINDS} for recipe {self.recipe} (its heads come in "
+                f"that many kinds), got {self.num_heads}."
             )
 
 

@@ -144,7 +144,7 @@ def num_further(params: Params) -> int:
 def hidden(params: Params, num_heads: int, x: Float[Array, "P C"], filled: Bool[Array, " P"]) -> Float[Array, "P F"]:
     """What the last layer says of each individual, before anything is read off it."""
     num, end = x.shape[0], NUM_FIRST + num_further(params)
-    ascending, place = (x[:, 3], x[:, 2], x[:, 0]), x[:, end:]  # who is fitter: the last one counts most
+    ascending, place = (x[:, 3], x[:, 2], x[:, 0]), x[:, end:]  # for finding the fitter ones: the last key counts most
     index = jnp.arange(num)
 
     def pairs(rows):

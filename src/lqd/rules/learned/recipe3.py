@@ -21,7 +21,7 @@ from lqd.rules.learned import layers, recipe2
 from lqd.rules.learned.layers import PRECISION, Params
 
 STEPS = ("iso", "line", "difference", "shape", "middle")  # in the order of their columns
-NEUTRAL = np.log(np.array([0.05, 0.3, 0.3, 0.3, 0.01], np.float32))  # logarithms, of who has no parents
+NEUTRAL = np.log(np.array([0.05, 0.3, 0.3, 0.3, 0.01], np.float32))  # logarithms: the steps of the first individuals
 NUM_CARRIED = len(STEPS) + 1  # the steps and the age
 NUM_ADVICE = 3 + len(STEPS)  # parent, shape, change, and one for each step
 NUM_OUTPUTS = 1 + NUM_ADVICE
@@ -56,7 +56,7 @@ def neutral(num: int) -> Float[Array, "P T"]:
 def features(
     fitness: Float[Array, " P"], descriptor: Float[Array, "P D"], carried: Float[Array, "P T"] | None = None
 ) -> Float[Array, "P C"]:
-    """Those of recipe 2, with what is carried before the descriptor; without it, everybody is as if new."""
+    """Those of recipe 2, with what is carried before the descriptor; without it, every individual counts as new."""
     x = recipe2.features(fitness, descriptor)
     if carried is None:
         said = jnp.zeros((len(x), NUM_CARRIED), x.dtype)
