@@ -57,7 +57,7 @@ class TrainingRuns(InnerRuns):
     num_generations: int | None = None
     """Generations (T)."""
     iso_sigma: float | None = None
-    """Isotropic step of the variation, relative to the bounds; not for recipe 3."""
+    """Isotropic step of the variation, in units of the solutions; not for recipe 3."""
     line_sigma: float | None = None
     """Step along the line between two parents, relative to their distance; not for recipe 3."""
 

@@ -99,5 +99,6 @@ def _line(task: "Task", width: int) -> "Table":
         pulse=task.total is None, animation_time=task.get_time(),
     )  # fmt: skip
     line = Table.grid(padding=(0, 1, 0, 0))
-    line.add_row(*(part for part in (label, bar, *texts[1:]) if part))
+    parts: list[Any] = [label, bar, *texts[1:]]
+    line.add_row(*filter(bool, parts))
     return line
