@@ -42,11 +42,17 @@ CAPTIONS = {
 }
 
 
+SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
 def number(value: float | None) -> str:
-    """A p-value or an effect size, for people."""
+    """A p-value, for people: 0.021, and powers of ten where it is below 0.001."""
     if value is None:
         return ""
-    return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:.3f}"
+    if 0 < abs(value) < 1e-3:
+        digit, power = f"{value:.0e}".split("e")
+        return f"{digit} \N{MULTIPLICATION SIGN} 10{str(int(power)).translate(SUPERSCRIPTS)}"
+    return f"{value:.3f}"
 
 
 def write(
