@@ -223,10 +223,10 @@ class Explorer {
       status.textContent = heat ? `The background is that of ${this.title(heat.rule)}.` : "";
       return;
     }
-    const before = heat ? `The background is still the one before; that of ${this.title(computing.rule)}` : `The background of ${this.title(computing.rule)}`;
+    const old = heat ? "This is still the background of before. " : "", of = `That of ${this.title(computing.rule)}`;
     const waits = this.stale && (held !== null || dragging);
-    status.textContent = waits ? `${before} follows when the individual rests.` :
-      `${before} is being computed: ${Math.round(100 * computing.share)} %`;
+    status.textContent = waits ? `${old}${of} now follows when the individual rests.` :
+      `${old}${of} now is being computed: ${Math.round(100 * computing.share)} %`;
   }
 
   say(text) { this.choose("said").textContent = text; }
