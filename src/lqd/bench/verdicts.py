@@ -76,14 +76,14 @@ class Verdict:
 
     def row(self) -> dict[str, Any]:
         said = {name: getattr(self, name) for name in ("figure", "claim", "paper", "needed", "too_small")}
-        said |= {"cites": PAPER[self.figure], "ours": self.found}
+        why = f"; too small to judge: {self.too_small}" if self.too_small else ""
+        said |= {"cites": PAPER[self.figure], "ours": self.found + why}
         tested = {"p": None, "paired_p": None, "effect": self.effect}
         if self.findings:
             shown = self.findings[0]
             tested = {"p": shown.p, "paired_p": shown.paired_p, "effect": shown.delta}
-        if self.too_small:
-            return said | tested | {"ours": f"{self.found}; {self.too_small}", "verdict": WORDS[None]}
-        return said | tested | {"verdict": WORDS[self.holds(*self.findings)]}
+        answer = None if self.too_small else self.holds(*self.findings)
+        return said | tested | {"verdict": WORDS[answer]}
 
 
 def verdicts(folder: Folder) -> list[dict[str, Any]]:
@@ -141,7 +141,7 @@ def _too_small(folder: Folder, verdict: Verdict, smallest_p: float) -> str:
     )
     if turnover < LEAST_TURNOVER:
         said.append(f"{generations} generations")
-    return f"too small to judge: {', '.join(said)}" if said else ""
+    return ", ".join(said)
 
 
 def _boxes(folder: Folder, part: str) -> list[str]:
