@@ -160,6 +160,16 @@ def test_runs_that_are_too_small_judge_nothing(found):
     assert enough[fitter]["verdict"] == "holds"
 
 
+def test_a_manifest_without_what_has_a_default_is_judged(tmp_path):
+    """As one of an earlier version may be."""
+    folder = Folder(planted.write(tmp_path, AS_CLAIMED, suite="grid"))
+    expected = verdicts(folder)
+    for name in ("population_size", "batch_size", "num_generations"):
+        for part in folder.parts.values():
+            del part["setting"][name]
+    assert [row["verdict"] for row in verdicts(folder)] == [row["verdict"] for row in expected]
+
+
 def test_seeds_that_cannot_reach_the_level_are_too_few(found):
     """With Holm's correction over all claims, six seeds against six cannot be significant."""
     rows = found({"lqd-f": 9.0}, suite="all", size=dataclasses.replace(planted.SIZE, num_seeds=6))

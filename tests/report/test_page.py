@@ -292,7 +292,7 @@ def test_another_rule_keeps_the_drag_and_the_picture(window):
         """
     )
     assert now[:4] == [True, "ns", 0, 0]
-    assert "still the background of before. That of NS now is being computed" in now[4]
+    assert now[4].startswith("The background is the earlier one. The new one, of NS, is being computed")
     assert place(window, 0) == [x + 60, y + 40]
     side, _, rule = finished(window)
     assert (side, rule) == (before[0], "ns")

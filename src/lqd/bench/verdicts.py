@@ -38,7 +38,9 @@ from lqd import statistics
 from lqd.bench.landscapes import RULES as LANDSCAPES
 from lqd.bench.results import Folder
 from lqd.bench.runner import AT_FITTED_SLOTS
+from lqd.bench.settings import Setting
 from lqd.bench.suites import BLIND
+from lqd.io import records
 from lqd.rules.catalogue import FITTED, SHORT
 from lqd.statistics import Answer, Finding
 from lqd.tasks import ROBOTS
@@ -115,8 +117,12 @@ def verdicts(folder: Folder) -> list[dict[str, Any]]:
     return [verdict.row() for verdict in found]
 
 
+def _settings(folder: Folder, verdict: Verdict) -> list[Setting]:
+    return [records.read(Setting, folder.parts[part]["setting"]) for part in verdict.parts]
+
+
 def _num_seeds(folder: Folder, verdict: Verdict) -> int:
-    return min(folder.parts[part]["setting"]["num_seeds"] for part in verdict.parts)
+    return min(setting.num_seeds for setting in _settings(folder, verdict))
 
 
 def _smallest_p(folder: Folder, verdict: Verdict) -> float:
@@ -134,13 +140,13 @@ def _too_small(folder: Folder, verdict: Verdict, smallest_p: float) -> str:
         said.append(f"{num_seeds} seeds")
     elif verdict.holds is Finding.is_better and smallest_p >= statistics.LEVEL:
         said.append(f"{num_seeds} seeds cannot give p < {statistics.LEVEL:g}")
-    settings = [folder.parts[part]["setting"] for part in verdict.parts]
-    turnover, generations = min(
-        (one["num_generations"] * one["batch_size"] / one["population_size"], one["num_generations"])
-        for one in settings
-    )
-    if turnover < LEAST_TURNOVER:
-        said.append(f"{generations} generations")
+    short = [
+        setting.num_generations
+        for setting in _settings(folder, verdict)
+        if setting.num_generations * setting.batch_size < LEAST_TURNOVER * setting.population_size
+    ]
+    if short:
+        said.append(f"{min(short)} generations")
     return ", ".join(said)
 
 

@@ -223,10 +223,11 @@ class Explorer {
       status.textContent = heat ? `The background is that of ${this.title(heat.rule)}.` : "";
       return;
     }
-    const old = heat ? "This is still the background of before. " : "", of = `That of ${this.title(computing.rule)}`;
+    const which = heat ? `The background is the earlier one. The new one, of ${this.title(computing.rule)},` :
+      `The background, of ${this.title(computing.rule)},`;
     const waits = this.stale && (held !== null || dragging);
-    status.textContent = waits ? `${old}${of} now follows when the individual rests.` :
-      `${old}${of} now is being computed: ${Math.round(100 * computing.share)} %`;
+    status.textContent = waits ? `${which} follows when the individual rests.` :
+      `${which} is being computed: ${Math.round(100 * computing.share)} %`;
   }
 
   say(text) { this.choose("said").textContent = text; }
