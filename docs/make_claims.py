@@ -17,6 +17,7 @@ from lqd.bench.generalisation import cell
 from lqd.bench.results import Folder
 from lqd.bench.suites import BLIND
 from lqd.bench.verdicts import counts, verdicts
+from lqd.report.page import number
 from lqd.rules.catalogue import SHORT
 from lqd.tasks import ROBOTS
 
@@ -34,19 +35,14 @@ EMPHASIS = {"holds": "", "does not hold": "**", "inconclusive": "*"}
 
 def claims(folder: str) -> str:
     """What `lqd report` says of the paper's claims."""
-
-    def chance(p: float | None) -> str:
-        return "" if p is None else f"{p:.0e}" if p < 0.001 else f"{p:.3f}"
-
-    titles = ["figure", "the paper's claim", "in the paper", "here", "p", "paired p", "verdict"]
+    titles = ["figure", "the paper's claim", "the paper says", "here", "needed to hold", "p", "paired p", "verdict"]
     found = verdicts(Folder(ROOT / "results" / folder))
     rows = []
     for row in found:
         mark = EMPHASIS[row["verdict"]]
-        said = [row[name] for name in ("figure", "claim", "paper", "ours")]
-        rows.append([*said, chance(row["p"]), chance(row["paired_p"]), f"{mark}{row['verdict']}{mark}"])
-    text = counts(found)
-    return f"{table(titles, rows)}\n\n{text[0].upper()}{text[1:]}."
+        said = [row[name] for name in ("cites", "claim", "paper", "ours", "needed")]
+        rows.append([*said, number(row["p"]), number(row["paired_p"]), f"{mark}{row['verdict']}{mark}"])
+    return f"{counts(found)}.\n\n{table(titles, rows)}"
 
 
 NAMES = SHORT | {BLIND: "LQD (F), random descriptors"}

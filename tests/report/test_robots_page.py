@@ -86,3 +86,57 @@ def test_dragging_turns_the_view(window):
     assert turned == pytest.approx(azimuth + 0.5)
     assert raised == pytest.approx(elevation + 0.3)
     assert window.run("return policies[0].azimuth") == azimuth
+
+
+def test_arrow_keys_turn_the_view(window):
+    look = "return [policies[0].azimuth, policies[0].elevation, scrollY]"
+    azimuth, elevation, scrolled = window.run(look)
+    window.run("policies[0].canvas.focus()")
+    keys = [{"type": kind, "value": key} for key in "\ue014\ue014\ue015" for kind in ("keyDown", "keyUp")]
+    window._ask("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": keys}]})
+    assert window.run(look) == [pytest.approx(azimuth - 0.2), pytest.approx(elevation + 0.1), scrolled]
+    assert window.run("return document.activeElement.getAttribute('aria-label')").startswith("Policy 1, fitness 1,")
+
+
+@pytest.fixture
+def emulated(window):
+    """A command of Chromium's own protocol."""
+
+    def send(command, **params):
+        window._ask("POST", "/goog/cdp/execute", {"cmd": command, "params": params})
+
+    yield send
+    send("Emulation.clearDeviceMetricsOverride")
+    send("Emulation.setEmulatedMedia", media="", features=[])
+
+
+def test_on_a_phone_a_finger_scrolls_and_nothing_is_too_wide(window, emulated):
+    emulated("Emulation.setDeviceMetricsOverride", width=420, height=500, deviceScaleFactor=1, mobile=True)
+    assert window.run("return document.documentElement.scrollWidth") == 420
+    begin, x, y = window.run("""
+        policies[0].canvas.scrollIntoView({block: "center"});
+        const box = policies[0].canvas.getBoundingClientRect();
+        return [scrollY, Math.round(box.left + box.width / 2), Math.round(box.top + box.height / 2)];
+    """)
+    moves = [{"type": "pointerMove", "duration": 40, "x": x, "y": y - 60 * k} for k in (1, 2)]
+    finger = [{"type": "pointerMove", "duration": 0, "x": x, "y": y}, {"type": "pointerDown", "button": 0}]
+    finger += [*moves, {"type": "pointerUp", "button": 0}]
+    pointer = {"type": "pointer", "id": "finger", "parameters": {"pointerType": "touch"}, "actions": finger}
+    window._ask("POST", "/actions", {"actions": [pointer]})
+    assert any(window.run("return scrollY") > begin + 50 for _ in range(200))
+
+
+def test_dark_and_printed_pages(window, emulated):
+    look = (
+        "return [getComputedStyle(document.body).backgroundColor, document.querySelector('.controls').offsetHeight > 0]"
+    )
+    assert window.run(look) == ["rgb(255, 255, 255)", True]
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    emulated("Emulation.setEmulatedMedia", features=dark)
+    assert window.run(look) == ["rgb(20, 23, 28)", True]
+    emulated("Emulation.setEmulatedMedia", media="print", features=dark)
+    assert window.run(look) == ["rgb(255, 255, 255)", False]
+
+
+def test_numbers_are_for_people():
+    assert [robots_page.number(value) for value in (-110.2, 12345.6, 0.4567, 5)] == ["-110", "12,346", "0.457", "5"]

@@ -17,21 +17,23 @@ from typing import Any
 import numpy as np
 
 from lqd.bench.results import Folder
-from lqd.bench.verdicts import counts, verdicts
+from lqd.bench.verdicts import PAPER, counts, verdicts
 from lqd.io import manifest
 from lqd.io.files import flatten, write_bytes
-from lqd.report import draw, template
+from lqd.report import draw, style, template
 from lqd.rules import catalogue, trained
 
 HERE = importlib.resources.files("lqd") / "report" / "page"
 LANDSCAPES = ("lqd-f", "lqd-n", "lqd-fn", "dns")  # whose populations the page shows
+SCRIPTS = ("rules.js", "background.js", "explorer.js", "page.js")  # in this order
 CAPTIONS = {
     "pareto": "Fitness against novelty on the training functions, both in units of Random's. Up and right is better.",
-    "bars-train": "Every training function: fitness, novelty and QD score.",
-    "bars-ood": "The six functions that no rule was trained on.",
+    "bars-train": "Every training function: fitness and novelty in units of Random's, QD score in the best rule's.",
+    "bars-ood": "The six functions that no rule was trained on: fitness and novelty in units of Random's, QD score in "
+    "the best rule's.",
     "grid": "LQD (F) against MAP-Elites over population sizes and dimensions.",
     "robots": "The best fitness so far on the robot tasks.",
-    "robots-aggregate": "All robot tasks together.",
+    "robots-aggregate": "All robot tasks together: 0 is Random, 1 the best rule's median.",
     "diversity": "Novelty over time, relative to what MAP-Elites has at the end.",
     "ablation": "What LQD (F) makes of descriptors that say nothing.",
     "landscape": "What a newcomer of median fitness would be given, anywhere in descriptor space.",
@@ -40,13 +42,17 @@ CAPTIONS = {
     "profiles": "Share of runs that reach at least so much.",
     "animation": "Populations moving over their competition landscapes; bright is where a newcomer would survive.",
 }
+SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
 def number(value: float | None) -> str:
-    """A p-value or an effect size, for people."""
+    """A p-value, for people: 0.021, and powers of ten where it is below 0.001."""
     if value is None:
         return ""
-    return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:.3f}"
+    if 0 < abs(value) < 1e-3:
+        digit, power = f"{value:.0e}".split("e")
+        return f"{digit} \N{MULTIPLICATION SIGN} 10{str(int(power)).translate(SUPERSCRIPTS)}"
+    return f"{value:.3f}"
 
 
 def write(
@@ -60,18 +66,21 @@ def write(
 
 def page(folder: Folder, figures: dict[str, draw.Picture] | None = None) -> str:
     """All of it as one text; with all figures that the results allow if none are given."""
-    script, style = ((HERE / name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
+    script = '"use strict";\n' + "\n".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    css = (HERE / "page.css").read_text(encoding="utf-8")
     judged = verdicts(folder)
     # A page that holds "</script" in a string would end there.
     data = json.dumps(_data(folder, judged), allow_nan=False).replace("<", "\\u003c")
     figures = draw.make_all(folder) if figures is None else figures
     parts = {
-        "policy": f"default-src 'none'; img-src data:; script-src '{_hash(script)}'; style-src '{_hash(style)}'",
-        "style": style,
+        "policy": f"default-src 'none'; img-src data:; worker-src blob:; script-src '{_hash(script)}'; "
+        f"style-src '{_hash(css)}'",
+        "style": css,
         "script": script,
         "data": data,
         "facts": _facts(folder),
         "counts": counts(judged),
+        "small": _too_small(judged),
         "caveat": f'<p class="caveat">{html.escape(folder.caveat)}</p>' if folder.caveat else "",
         "figures": "\n".join(_figure(name, picture) for name, picture in figures.items()),
     }
@@ -80,6 +89,16 @@ def page(folder: Folder, figures: dict[str, draw.Picture] | None = None) -> str:
 
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _too_small(judged: list[dict[str, Any]]) -> str:
+    """The claims that these runs are too small to judge, with the reasons."""
+    claims = [row for row in judged if row["too_small"]]
+    if not claims:
+        return ""
+    said = "".join(f"<li>{html.escape(row['claim'])} ({html.escape(row['too_small'])})</li>" for row in claims)
+    title = f"What these runs are too small to judge: {len(claims)} {'claim' if len(claims) == 1 else 'claims'}"
+    return f"<details><summary>{title}</summary><ul>{said}</ul></details>"
 
 
 def _facts(folder: Folder) -> str:
@@ -109,7 +128,7 @@ def _figure(name: str, picture: draw.Picture) -> str:
         buffer = io.BytesIO()
         picture.savefig(buffer, format="png", dpi=110)
         kind, content = "png", buffer.getvalue()
-    caption = CAPTIONS[name]
+    caption = CAPTIONS[name] + (f" The paper's {PAPER[name]}." if name in PAPER else "")
     encoded = base64.b64encode(content).decode()
     return (
         f'<figure id="figure-{name}"><img alt="{html.escape(caption)}" src="data:image/{kind};base64,{encoded}">'
@@ -118,7 +137,9 @@ def _figure(name: str, picture: draw.Picture) -> str:
 
 
 def _data(folder: Folder, judged: list[dict[str, Any]]) -> dict[str, Any]:
-    rows = [row | {name: number(row[name]) for name in ("p", "paired_p", "effect")} for row in judged]
+    rows = [row | {f"{name}_shown": number(row[name]) for name in ("p", "paired_p")} for row in judged]
+    for row in rows:
+        row["effect_shown"] = "" if row["effect"] is None else f"{row['effect']:+.2f}"
     return {"verdicts": rows, "table": list(_table(folder)), "landscape": _landscape(folder)}
 
 
@@ -154,7 +175,7 @@ def _landscape(folder: Folder) -> dict[str, Any] | None:
             "num": found["fitness"].shape[1],
         }
     networks = {name: _network(name) for name in ("lqd-f", "lqd-n", "lqd-fn")}
-    return {"populations": populations, "networks": networks, "titles": catalogue.SHORT}
+    return {"populations": populations, "networks": networks, "titles": catalogue.SHORT, "colours": style.COLOURS}
 
 
 def _packed(array: np.ndarray) -> str:

@@ -51,13 +51,18 @@ def write(run: pathlib.Path, seed: int | None = None, num: int = 4) -> pathlib.P
     for place, (index, episode) in enumerate(zip(chosen, episodes(task, result.x[chosen]), strict=True)):
         write_bytes(folder / f"policy_{place + 1}.html", _viewer(task, episode).encode())
         described = zip(task.descriptor_names, result.descriptor[index], strict=True)
-        about = [f"fitness {result.fitness[index]:.4g}", *(f"{name}: {value:.2f}" for name, value in described)]
+        about = [f"fitness {number(result.fitness[index])}", *(f"{name}: {value:.2f}" for name, value in described)]
         movements.append(movement(task, episode, ", ".join(about)))
     picture = io.BytesIO()
     _map(result, chosen, task).savefig(picture, format="png", dpi=160)
     title = f"{name}, rule {result.info.get('rule')}, {result.num_evaluations:,} evaluations"
     write_bytes(folder / "index.html", page(title, movements, picture.getvalue()).encode())
     return folder / "index.html"
+
+
+def number(value: float) -> str:
+    """-110, 12,300, 0.457: three digits, more only before the point."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def different(population: Elites, task: RobotTask, num: int) -> list[int]:
