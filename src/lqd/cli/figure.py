@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -25,6 +25,8 @@ class Figure:
     """More training runs to draw in the same figure; for learning."""
     until: int = 16_384
     """Meta-generations up to which a power law goes on from the scores; for learning."""
+    width: Literal["full", "column"] = "full"
+    """Made for the width of a page (7 inches), or for one of two columns (3.33 inches): files are then NAME-column."""
     out: pathlib.Path | None = None
     """File to write, .png or .pdf; default: both in DIR/figures, or curve.png or learning.png in the folder of a
     training run."""
@@ -36,15 +38,15 @@ class Figure:
         if self.figure == "training":
             from lqd.meta import train
 
-            print(f"Wrote {train.draw(folder, self.out)}")
+            print(f"Wrote {train.draw(folder, self.out, self.width)}")
             return
         if self.figure == "learning":
             from lqd.meta import train
 
-            path, lines = train.draw_learning([folder, *self.beside], self.until, self.out)
+            path, lines = train.draw_learning([folder, *self.beside], self.until, self.out, self.width)
             print(*lines, f"Wrote {path}", sep="\n")
             return
-        from lqd.report import draw
+        from lqd.report import draw, style
 
-        for path in draw.draw(self.figure, folder, self.out):
+        for path in draw.draw(self.figure, folder, self.out, style.WIDTHS[self.width]):
             print(f"Wrote {path}")
