@@ -93,7 +93,7 @@ def sized(make: Callable[..., Any]) -> Callable[..., Any]:
     def made(data, width: Width = FULL):
         sizes: dict[Any, Any] = dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), width.small)
         sizes |= dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), width.text)
-        with matplotlib.rc_context(sizes | {"legend.frameon": False, "hatch.linewidth": 0.4}):
+        with matplotlib.rc_context(sizes | {"legend.frameon": False, "hatch.linewidth": 0.4, "figure.dpi": DPI}):
             return make(data, width)
 
     return made
@@ -114,7 +114,7 @@ def save(figure: Figure, path) -> None:
     path = pathlib.Path(path)
     buffer = io.BytesIO()
     with matplotlib.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):
-        figure.savefig(buffer, format=path.suffix.removeprefix("."), dpi=DPI)
+        figure.savefig(buffer, format=path.suffix.removeprefix("."))
     write_bytes(path, buffer.getvalue())
 
 
