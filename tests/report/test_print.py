@@ -111,6 +111,16 @@ def test_a_bar_of_zero_says_so():
     assert ax.get_ylim()[0] <= 0.05
 
 
+def test_a_bar_at_the_floor_says_so():
+    ax = Figure().subplots()
+    found = {"ga": np.full((3, 2), 50.0), "me": np.full((3, 2), 1e6)}
+    bench_figures._bars_of(ax, found, "fitness", np.array([1e6, 2e6]))
+    (sign,) = ax.texts
+    assert sign.get_text() == "\N{GREATER-THAN OR EQUAL TO}"
+    bar = ax.patches[2]
+    assert sign.get_position() == pytest.approx((bar.get_x() + bar.get_width() / 2, 1e6))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_names_cover_nothing(seed):
     rng = np.random.default_rng(seed)

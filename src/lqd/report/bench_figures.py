@@ -131,23 +131,33 @@ def _bars(folder: "Folder", part: str, suite: str, per_row: int) -> Figure:
     rows = [range(i, min(i + per_row, len(names))) for i in range(0, len(names), per_row)]
     figure = Figure(figsize=(FULL.inches, 1.3 * len(MEASURES) * len(rows) + 0.7), layout="constrained")
     axes = figure.subplots(len(MEASURES) * len(rows), 1, squeeze=False)[:, 0]
+    random = folder.table(part, "random")["fitness"]
+    most = statistics.relative(np.zeros_like(random), random, "fitness")[0]  # what a regret at the floor is worth
     for m, (measure, label) in enumerate(MEASURES.items()):
         values = {rule: statistics.quartiles(_relative(folder, part, rule, measure)) for rule in rules}
         for r, row in enumerate(rows):
             ax = axes[m * len(rows) + r]
-            _bars_of(ax, {rule: value[:, list(row)] for rule, value in values.items()}, measure)
+            shown = {rule: value[:, list(row)] for rule, value in values.items()}
+            _bars_of(ax, shown, measure, most[list(row)] if measure == "fitness" else None)
             ax.set_ylabel(label.split("\n")[0])
             ax.set_xticks(range(len(row)), [_wrapped(names[i]) for i in row])
             ax.set_xlim(-0.6, min(per_row, len(names)) - 0.4)
             tidy(ax)
     legend(figure, rules, bars=True)
     said = f"bars: medians, whiskers: quartiles over seeds; {UNITS}; dashed: Random (QD score: the best rule)"
-    note(figure, folder, part, f"{said}; bars begin at the dashed line (QD score: at 0); 0: what has no novelty")
+    note(
+        figure,
+        folder,
+        part,
+        f"{said}; bars begin at the dashed line (QD score: at 0); \N{GREATER-THAN OR EQUAL TO}: "
+        "at the floor; 0: no novelty",
+    )
     return figure
 
 
-def _bars_of(ax, quartiles: dict[str, np.ndarray], measure: str) -> None:
-    """On a logarithmic axis bars begin at Random's 1, and those that are 0 end at the bottom, with a 0."""
+def _bars_of(ax, quartiles: dict[str, np.ndarray], measure: str, most: np.ndarray | None = None) -> None:
+    """On a logarithmic axis bars begin at Random's 1; those that are 0 end at the bottom, with a 0, and those that
+    can be no higher have a sign for it."""
     is_log, breadth = measure != "qd", 0.86 / len(quartiles)
     zero = above_zero(list(quartiles.values())) if is_log else 0.0
     for i, (rule, found) in enumerate(quartiles.items()):
@@ -158,6 +168,8 @@ def _bars_of(ax, quartiles: dict[str, np.ndarray], measure: str) -> None:
         if is_log:
             for at in x[found[1] == 0]:
                 ax.text(at, zero, "0", ha="center", va="bottom", fontsize=6)
+            for at in np.flatnonzero(found[1] >= 0.999 * most) if most is not None else ():
+                ax.text(x[at], middle[at], "\N{GREATER-THAN OR EQUAL TO}", ha="center", va="bottom", fontsize=6)
     ax.axhline(1, color="#777777", lw=0.8, ls="--")
     ax.set_yscale("log" if is_log else "linear")
     if is_log:
@@ -193,6 +205,19 @@ def _dots(folder: "Folder", part: str, suite: str, width: Width) -> Figure:
     return figure
 
 
+def _against(folder: "Folder", parts: Sequence[str], others: Sequence[str], shape: tuple[int, int]):
+    """Against others (O,) in each part (N,), by function and dimension: (O, F, N, D) log ratios of their regret to LQD
+    (F)'s, shares of runs that it wins, and whether both are at the floor."""
+    logs, wins, level = (np.zeros((len(others), shape[0], len(parts), shape[1])) for _ in range(3))
+    for (n, part), (o, rule) in itertools.product(enumerate(parts), enumerate(others)):
+        ours, theirs = (folder.table(part, one)["fitness"] for one in ("lqd-f", rule))
+        both = np.stack([statistics.regret(theirs), statistics.regret(ours)])
+        logs[o, :, n] = np.median(np.log10(both[0] / both[1]), axis=0).reshape(shape)
+        wins[o, :, n] = statistics.wins(ours, theirs).mean(axis=0).reshape(shape)
+        level[o, :, n] = (np.median(both, axis=1).max(axis=0) <= 1e-8).reshape(shape)
+    return logs, wins, level
+
+
 @sized
 def grid(folder: "Folder", width: Width = FULL) -> Figure:
     """LQD (F) against MAP-Elites over population sizes and dimensions, function by function, for each of its boxes."""
@@ -201,16 +226,7 @@ def grid(folder: "Folder", width: Width = FULL) -> Figure:
     columns = folder.columns(next(iter(parts.values())))
     functions, dims = (list(dict.fromkeys(values)) for values in zip(*columns, strict=True))
     others = [rule for rule in ("me", FITTED) if rule in first["rules"]]
-    logs, wins, level = (np.zeros((len(others), len(functions), len(parts), len(dims))) for _ in range(3))
-    for n, name in enumerate(parts.values()):
-        ours = folder.table(name, "lqd-f")["fitness"]
-        for o, rule in enumerate(others):
-            theirs = folder.table(name, rule)["fitness"]
-            both = statistics.regret(theirs), statistics.regret(ours)
-            shape = len(functions), len(dims)
-            logs[o, :, n] = np.median(np.log10(both[0] / both[1]), axis=0).reshape(shape)
-            wins[o, :, n] = statistics.wins(ours, theirs).mean(axis=0).reshape(shape)
-            level[o, :, n] = (np.median(both, axis=1).max(axis=0) <= 1e-8).reshape(shape)
+    logs, wins, level = _against(folder, list(parts.values()), others, (len(functions), len(dims)))
     shape = (len(functions), len(others)) if width.is_column else (len(others), len(functions))
     inches = 1.15 * shape[0] + 1.5 if width.is_column else 1.75 * shape[0] + 1.0
     figure = Figure(figsize=(width.inches, inches), layout="constrained")

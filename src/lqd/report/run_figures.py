@@ -89,7 +89,8 @@ def result(outcome: "Result", descriptors: Any = None, about: str = "") -> Figur
     rows = max(1, len(wanted) - 1)
     figure = Figure(figsize=(10, 3.5) if rows == 1 else (2.1 * rows + 3.6, 1.9 * rows + 0.5), layout="constrained",
                     dpi=DPI)  # fmt: skip
-    left, right = figure.subfigures(1, 2, width_ratios=(1, 1.8) if rows == 1 else (2.1 * rows, 3.2))
+    halves: Any = figure.subfigures(1, 2, width_ratios=(1, 1.8) if rows == 1 else (2.1 * rows, 3.2))
+    left, right = halves
     if len(wanted) == 1:
         _histogram(left, outcome, wanted[0])
     else:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from lqd import statistics
 from lqd.meta.validation import PANEL
-from lqd.report.style import FULL, Width, drawn, legend, literal, plain_numbers, said, sized, tidy
+from lqd.report.style import FULL, LOOKS, Width, drawn, legend, literal, plain_numbers, said, sized, tidy
 
 
 @sized
@@ -101,7 +101,8 @@ def learning(found: tuple[Mapping[str, Course], int], width: Width = FULL) -> Fi
     ax = figure.subplots()
     first = min(course.step.min() for course in courses.values())
     steps = np.geomspace(first, until, 200)
-    for (colour, marker), (name, course) in zip(RUNS, courses.items(), strict=False):
+    for number, (name, course) in enumerate(courses.items()):
+        colour, marker = LOOKS[name][:2] if name in LOOKS else RUNS[number % len(RUNS)]
         middle, low, high = course.at(steps)
         is_seen = steps <= course.step.max()
         ax.plot(course.step, course.score, marker, ms=3, color=colour, label=literal(name))
