@@ -13,7 +13,6 @@ piece is not run again unless its settings or weights changed. Needs `pip instal
 import argparse
 import dataclasses
 import functools
-import io
 import json
 import math
 import pathlib
@@ -32,7 +31,9 @@ from lqd.evolution import loop
 from lqd.evolution.variation import IsoLine
 from lqd.io import manifest
 from lqd.io.files import write_bytes
+from lqd.report import style
 from lqd.rules import cvt, protocol
+from lqd.rules.catalogue import SHORT
 from lqd.tasks.function import FunctionTask
 from lqd.tasks.task import Repeated
 from lqd.types import Population
@@ -426,43 +427,40 @@ def csv(found: Found) -> str:
     return "\n".join(lines) + "\n"
 
 
-STYLES = {  # colours told apart by the colour-blind (Okabe & Ito); hand-made ones are dashed
-    "CVT-MAP-Elites": ("#E69F00", "--", "s"),
-    "DNS": ("#CC79A7", "--", "D"),
-    "CMA-ME": ("#000000", "--", "^"),
-    "CMA-MAE": ("#777777", "--", "v"),
-    "lqd-f": ("#0072B2", "-", "o"),
-    "lqd-n": ("#009E73", "-", "P"),
-    "lqd-fn": ("#D55E00", "-", "X"),
-    "lqd-fn + CMA": ("#56B4E9", "-", "*"),
-}
+def look(algorithm: Algorithm) -> str:
+    """Whose colour, marker and line an algorithm has: those that its rule has in all figures."""
+    return f"{algorithm.rule}-cma" if algorithm.emitters and algorithm.is_learned else algorithm.rule
 
 
-def figure(found: Found) -> Figure:
+NAMES = {"cma-me": "CMA-ME", "cma-mae": "CMA-MAE", "lqd-fn-cma": f"{SHORT['lqd-fn']} + CMA-ME"}
+
+
+@style.sized
+def figure(found: Found, width: style.Width = style.FULL) -> Figure:
     """QD score over evaluations, of each algorithm the size that is best at the end."""
-    picture = Figure(figsize=(9.5, 4.4), layout="constrained")
-    axes = np.atleast_1d(picture.subplots(1, len(found)))
+    shape, height = ((len(found), 1), 2.1 * len(found) + 1.2) if width.is_column else ((1, len(found)), 3.4)
+    picture = Figure(figsize=(width.inches, height), layout="constrained")
+    axes = np.ravel(picture.subplots(*shape, squeeze=False))
+    looks = [one for one in style.EVERY if any(look(ALGORITHMS[name]) == one for name in next(iter(found.values())))]
+    num_seeds = 0
     for ax, (task, pieces) in zip(axes, found.items(), strict=True):
-        ends = []
-        for title, (colour, line, marker) in STYLES.items():
-            if not any(ALGORITHMS[name].title == title for name in pieces):
-                continue
-            name = best_of(pieces, "qd_score", lambda algorithm, title=title: algorithm.title == title)
+        for i, one in enumerate(looks):
+            name = best_of(pieces, "qd_score", lambda algorithm, one=one: look(algorithm) == one)
             mean, low, high = interval(np.asarray(pieces[name]["qd_score"]))
             evaluations = np.asarray(pieces[name]["num_evaluations"]) / 1000
-            ends.append(mean[-1])
-            ax.fill_between(evaluations, low / 1000, high / 1000, color=colour, alpha=0.2, lw=0)
-            ax.plot(
-                evaluations, mean / 1000, line, color=colour, lw=1.6, marker=marker, ms=5,
-                markevery=max(len(mean) // 6, 1), label=title,
-            )  # fmt: skip
-        low = 0.6 * min(ends) / 1000  # not from 0, where all are the same
-        ax.set(xlabel="evaluations, thousands", ylabel="QD score, thousands", ylim=(low, None), xlim=(0, None))
-        ax.set_title(DOMAINS[task].title, fontsize=10)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.tick_params(labelsize=9)
+            num_seeds = len(final(pieces[name], "qd_score"))
+            ax.fill_between(evaluations, low / 1000, high / 1000, color=style.COLOURS[one], alpha=0.18, lw=0)
+            every = max(len(mean) // 6, 1)
+            label = NAMES.get(one, SHORT.get(one))
+            ax.plot(evaluations, mean / 1000, markevery=(i % every, every), label=label, **style.drawn(one, ms=4))
+        ax.set(xlabel="evaluations, thousands", ylabel="QD score, thousands", ylim=(0, None), xlim=(0, None))
+        ax.set_title(DOMAINS[task].title.capitalize())
+        style.tidy(ax)
     handles, names = axes[0].get_legend_handles_labels()
-    picture.legend(handles, names, loc="outside lower center", ncols=4, fontsize=9, frameon=False, handlelength=3)
+    ncols = 2 if width.is_column else 4
+    picture.legend(handles, names, loc="outside upper center", ncols=ncols, handlelength=3)
+    about = f"{num_seeds} seeds; mean and 95 % bootstrap interval; of each algorithm the size that is best at the end"
+    style.said(picture, about)
     return picture
 
 
@@ -493,9 +491,7 @@ def main(arguments=None) -> Found:
     write_bytes(out / "community.md", text.encode())
     write_bytes(out / "community.csv", csv(found).encode())
     if given.figure:
-        buffer = io.BytesIO()
-        figure(found).savefig(buffer, format="png", dpi=105, pil_kwargs={"optimize": True})
-        write_bytes(given.figure, buffer.getvalue())
+        style.save(figure(found), given.figure)
     print(f"\n{text}\n{time.perf_counter() - begun:.0f} s; wrote {out / 'community.md'}")
     return found
 

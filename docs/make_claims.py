@@ -15,7 +15,6 @@ from lqd.bench.again import NUM_ELITES
 from lqd.bench.claims import MEASURES
 from lqd.bench.generalisation import cell
 from lqd.bench.results import Folder
-from lqd.bench.suites import BLIND
 from lqd.bench.verdicts import counts, verdicts
 from lqd.report.page import number
 from lqd.rules.catalogue import SHORT
@@ -45,9 +44,6 @@ def claims(folder: str) -> str:
     return f"{counts(found)}.\n\n{table(titles, rows)}"
 
 
-NAMES = SHORT | {BLIND: "LQD (F), random descriptors"}
-
-
 def by_robot(name: str, values) -> str:
     """Of each rule on each robot, median and quartiles over seeds of what `values(folder, robot, rule)` gives."""
     folder = Folder(ROOT / "results" / name)
@@ -57,7 +53,7 @@ def by_robot(name: str, values) -> str:
         quartiles = [np.quantile(values(folder, robot, rule)[:, 0], (0.25, 0.5, 0.75)) for robot in robots]
         cells = [" to ".join(f"{end:.{3 if abs(m) < 10 else 0}f}" for end in (low, high)) for low, m, high in quartiles]
         middles = [f"{m:.{3 if abs(m) < 10 else 0}f}" for _, m, _ in quartiles]
-        rows.append([NAMES[rule], *(f"{m} ({ends})" for m, ends in zip(middles, cells, strict=True))])
+        rows.append([SHORT[rule], *(f"{m} ({ends})" for m, ends in zip(middles, cells, strict=True))])
     return table(["rule", *robots], rows)
 
 

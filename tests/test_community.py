@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from lqd.report import style
+
 SMALL = {"population_size": 8, "batch_size": 4}
 
 
@@ -158,3 +160,8 @@ def test_means_intervals_and_tests(community):
     assert against["qd_score", "best hand-made with iso-line"] == ("me-1024", 1.0)
     assert against["coverage", "best hand-made"][1] == 0
     assert [row["p"] < 1e-6 for row in rows] == [True, True, False]  # on coverage both rivals are the same
+
+
+def test_every_algorithm_has_the_look_of_its_rule(community):
+    assert {community.look(one) for one in community.ALGORITHMS.values()} <= set(style.EVERY)
+    assert community.look(community.ALGORITHMS["lqd-fn-cma"]) == "lqd-fn-cma"

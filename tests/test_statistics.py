@@ -334,3 +334,14 @@ def test_the_gain_of_the_last_half_is_that_of_a_line():
 def test_a_curve_of_a_few_points_is_refused(function):
     with pytest.raises(ValueError, match="needs 5 scores"):
         function(np.arange(1.0, 4.0), np.ones(3))
+
+
+def test_intervals_of_means_are_students():
+    from scipy import stats
+
+    values = np.random.default_rng(0).normal(3, 2, (5, 8))
+    mean, low, high = statistics.mean_interval(values)
+    expected = stats.t.interval(0.95, 7, values.mean(axis=1), stats.sem(values, axis=1))
+    np.testing.assert_allclose((low, high), expected)
+    np.testing.assert_allclose(mean, values.mean(axis=1))
+    assert np.isnan(statistics.mean_interval(values[:, :1])[1]).all()

@@ -145,6 +145,17 @@ def interval(num_seeds: int, statistic, confidence: float = 0.95) -> tuple[float
     return float(statistic(np.arange(num_seeds))), float(low), float(high)
 
 
+def mean_interval(values: Float[np.ndarray, "... S"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Means over the last axis, the seeds, and their 95 % t intervals; of a single seed there is none (NaN)."""
+    from scipy.stats import t
+
+    mean, num = values.mean(axis=-1), values.shape[-1]
+    if num < 2:
+        return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
+    half = float(t.ppf(0.975, num - 1)) * values.std(axis=-1, ddof=1) / np.sqrt(num)
+    return mean, mean - half, mean + half
+
+
 class Finding(NamedTuple):
     """One rule against another in one measure: how often it wins, how sure that is, and how large.
 

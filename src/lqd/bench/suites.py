@@ -24,13 +24,12 @@ from lqd.bench.settings import ARM, Setting
 from lqd.errors import InvalidInput, unknown
 from lqd.io import manifest
 from lqd.io.files import understood, write_bytes
-from lqd.rules.catalogue import FITTED, HANDMADE, LEARNED
+from lqd.rules.catalogue import BLIND, FITTED, HANDMADE, LEARNED
 from lqd.tasks.bbob import instances
 from lqd.tasks.brax import ROBOTS
 
 RULES = (*HANDMADE, FITTED, *LEARNED)
 GRID_FUNCTIONS = ("rastrigin", "linear_slope", "schaffers_f7", "katsuura")
-BLIND = "lqd-f@random"  # with uninformative descriptors
 MILLION_EVALUATIONS = 1_000_000
 
 

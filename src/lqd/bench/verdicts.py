@@ -39,9 +39,8 @@ from lqd.bench.landscapes import RULES as LANDSCAPES
 from lqd.bench.results import Folder
 from lqd.bench.runner import AT_FITTED_SLOTS
 from lqd.bench.settings import Setting
-from lqd.bench.suites import BLIND
 from lqd.io import records
-from lqd.rules.catalogue import FITTED, SHORT
+from lqd.rules.catalogue import BLIND, FITTED, SHORT
 from lqd.statistics import Answer, Finding
 from lqd.tasks import ROBOTS
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -28,6 +28,8 @@ class Figure:
     """For learning: further training runs to draw in the same figure."""
     until: int = 16_384
     """For learning: extrapolate the scores by a power law up to this many meta-generations."""
+    width: Literal["full", "column"] = "full"
+    """full: for the width of a page (7 inches); column: for one of two columns (3.33 inches), in files NAME-column."""
     out: pathlib.Path | None = None
     """File to write, .png or .pdf. Default: both, in DIR/figures; for a training run curve.png or learning.png in its
     folder."""
@@ -39,15 +41,15 @@ class Figure:
         if self.figure == "training":
             from lqd.meta import train
 
-            print(f"Wrote {train.draw(folder, self.out)}")
+            print(f"Wrote {train.draw(folder, self.out, self.width)}")
             return
         if self.figure == "learning":
             from lqd.meta import train
 
-            path, lines = train.draw_learning([folder, *self.beside], self.until, self.out)
+            path, lines = train.draw_learning([folder, *self.beside], self.until, self.out, self.width)
             print(*lines, f"Wrote {path}", sep="\n")
             return
-        from lqd.report import draw
+        from lqd.report import draw, style
 
-        for path in draw.draw(self.figure, folder, self.out):
+        for path in draw.draw(self.figure, folder, self.out, style.WIDTHS[self.width]):
             print(f"Wrote {path}")

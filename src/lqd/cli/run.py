@@ -25,7 +25,7 @@ class Run:
     """Run one rule on one task, all seeds in one program, and save everything worth keeping.
 
     Writes manifest.json (settings, versions, timing, scores), metrics.csv (one row per seed and recorded generation),
-    population.csv, result_SEED.safetensors (for lqd.Result.load) and picture.png.
+    population.csv, result_SEED.safetensors (for lqd.Result.load) and picture.png (of the median seed).
     """
 
     task: str = "arm"
@@ -167,7 +167,7 @@ def _run(run: Run, out: pathlib.Path, task: Task, settings: Settings, num_genera
     outcome = seeds.run_seeds(task, settings, num_generations, run.num_seeds, f"{run.task} {run.rule}", anchors,
                               time_limit_s=time_limit_s, quiet=run.quiet)  # fmt: skip
     results = dict(zip(range(run.seed, run.seed + run.num_seeds), outcome.results, strict=True))
-    _write(out, results)
+    _write(out, results, outcome.scores)
     timing = {
         "anchors_s": round(anchors_s, 3),
         "compile_s": round(outcome.compile_s, 3),
@@ -191,7 +191,7 @@ def _run(run: Run, out: pathlib.Path, task: Task, settings: Settings, num_genera
     }
     manifest.write(out / "manifest.json", content)  # last: a folder with a manifest is complete
     if not run.quiet:
-        seeds.show_scores({f"seed {seed}": result for seed, result in results.items()}, outcome.scores)
+        seeds.show_scores({f"seed {seed}": one for seed, one in results.items()}, outcome.scores, seeds=True)
         made, asked = max(content["num_evaluations"]), run.num_evaluations
         if made < asked and outcome.stopped_by is None:
             print(f"{made:,} of {asked:,} evaluations: {num_generations:,} whole generations of {settings.batch_size}.")
@@ -200,11 +200,11 @@ def _run(run: Run, out: pathlib.Path, task: Task, settings: Settings, num_genera
         raise Interrupted(f"interrupted; the results so far are in {out}", outcome.results)
 
 
-def _write(out: pathlib.Path, results: dict[int, Result]) -> None:
-    """Everything but the manifest, from the results by seed."""
+def _write(out: pathlib.Path, results: dict[int, Result], scores: list[seeds.Scores]) -> None:
+    """Everything but the manifest, from the results by seed; the picture is of the median one."""
     import pandas as pd
 
-    from lqd.report import style
+    from lqd.report import run_figures, style
 
     for seed, result in results.items():
         result.save(out / f"result_{seed}.safetensors")
@@ -214,7 +214,10 @@ def _write(out: pathlib.Path, results: dict[int, Result]) -> None:
     ):
         table = pd.concat(parts, keys=list(results), names=["seed"]).reset_index(level="seed")
         write_bytes(out / f"{name}.csv", table.to_csv(index=False).encode())
-    style.save(next(iter(results.values())).plot(), out / "picture.png")
+    which, measure = seeds.middle(scores)
+    seed, result = list(results.items())[which]
+    about = f"seed {seed}" + (f", the median of {len(results)} by {measure}" if len(results) > 1 else "")
+    style.save(run_figures.result(result, about=about), out / "picture.png")
 
 
 def _described(anchors: Anchors | None, task: Task) -> dict[str, Any] | None:

@@ -78,14 +78,30 @@ def _scores(state, batch: Repeated, anchors: Anchors | None) -> list[Scores]:
     return [{name: float(value[i]) for name, value in rows.items()} for i in range(batch.num_tasks)]
 
 
-def show_scores(results: dict[str, Result], scores: list[Scores], speeds: list[str] | None = None) -> None:
-    """Prints a table with one row per result, with its speed if that is given."""
+def middle(scores: list[Scores]) -> tuple[int, str]:
+    """Which of several seeds is the median one, the lower of two, and by what: the archive's QD score where there is
+    one, else its coverage."""
+    measure = "archive_qd_score" if "archive_qd_score" in scores[0] else "archive_coverage"
+    order = sorted(range(len(scores)), key=lambda i: scores[i][measure])
+    return order[(len(order) - 1) // 2], measure.replace("_qd_", " QD ").replace("_", " ")
+
+
+def show_scores(results: dict[str, Result], scores: list[Scores], speeds: list[str] | None = None, *,
+                seeds: bool = False) -> None:  # fmt: skip
+    """Prints a table with one row per result, with its speed if that is given; for several seeds, also the median of
+    each column."""
     columns: tuple[str, ...] = ("", "best", "mean", "novelty", "QD score", "filled", "coverage", "archive QD")
     rows = []
-    for (name, result), row in zip(results.items(), scores, strict=True):
+    entries = [
+        (name, result.info["population_size"], row) for (name, result), row in zip(results.items(), scores, strict=True)
+    ]
+    if seeds and len(scores) > 1:
+        median = {key: float(np.median([row[key] for row in scores])) for key in scores[0]}
+        entries.append(("median", entries[0][1], median))
+    for name, population_size, row in entries:
         found = ("max_fitness", "mean_fitness", "novelty", "qd_score")
         cells = [terminal.number(row[key]) if key in row else "-" for key in found]
-        filled = f"{row['num_filled']:.0f}/{result.info['population_size']}"
+        filled = f"{row['num_filled']:.0f}/{population_size}"
         qd_score = row.get("archive_qd_score")
         archived = (f"{row['archive_coverage']:.1%}", "-" if qd_score is None else terminal.number(qd_score))
         rows.append((name, *cells, filled, *archived))

@@ -219,17 +219,17 @@ def _display(config: Config, saved: Saved | None, quiet: bool) -> Iterator[Calla
         yield show
 
 
-def draw(folder: pathlib.Path, out: pathlib.Path | None = None) -> pathlib.Path:
+def draw(folder: pathlib.Path, out: pathlib.Path | None = None, width: str = "full") -> pathlib.Path:
     """The curves of a training run, from its log."""
     from lqd.report import style, training_figures
 
     (log,), out = _logs([folder]), _picture(out or folder / "curve.png")
-    style.save(training_figures.training(log), out)
+    style.save(training_figures.training(log, style.WIDTHS[width]), out)
     return out
 
 
 def draw_learning(
-    folders: Sequence[pathlib.Path], until: int, out: pathlib.Path | None = None
+    folders: Sequence[pathlib.Path], until: int, out: pathlib.Path | None = None, width: str = "full"
 ) -> tuple[pathlib.Path, list[str]]:
     """Draws the learning curves of training runs with where they lead; returns also a line on each."""
     from lqd.report import style, training_figures
@@ -241,7 +241,7 @@ def draw_learning(
             courses[folder.name] = training_figures.course(log)
         except ValueError as error:
             raise InvalidInput(f"{folder}: {error}. Train longer, or with a lower --validation-every.") from error
-    style.save(training_figures.learning(courses, until), out)
+    style.save(training_figures.learning((courses, until), style.WIDTHS[width]), out)
     lines = []
     for name, course in courses.items():
         middle, low, high = (float(value) for value in course.at(until))

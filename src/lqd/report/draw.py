@@ -16,33 +16,42 @@ NAMES = (*bench_figures.FIGURES, "animation", "all")
 Picture = Figure | bytes  # bytes are a GIF: the animation
 
 
-def draw(name: str, results: pathlib.Path, out: pathlib.Path | None = None) -> list[pathlib.Path]:
+def draw(
+    name: str, results: pathlib.Path, out: pathlib.Path | None = None, width: style.Width = style.FULL
+) -> list[pathlib.Path]:
     """A figure (PNG and PDF, the animation as GIF) or all that the results allow; returns the files."""
     if name not in NAMES:
         raise unknown("figure", name, [*NAMES, "training"])
     folder = Folder(results)
     if name != "all":
-        return save(name, make(name, folder), folder, out)
+        return save(_file(name, width), make(name, folder, width), folder, out)
     if out is not None:
         raise InvalidInput("out is for one figure; all figures go to the folder's own `figures`.")
-    return save_all(make_all(folder), folder)
+    return save_all({_file(one, width): picture for one, picture in make_all(folder, width).items()}, folder)
 
 
-def make(name: str, folder: Folder) -> Picture:
+def _file(name: str, width: style.Width) -> str:
+    """Figures of both widths lie side by side."""
+    return f"{name}-column" if width.is_column else name
+
+
+def make(name: str, folder: Folder, width: style.Width = style.FULL) -> Picture:
     """One figure; results that it needs and that are not there are an error that says what to run."""
-    return landscape_figures.animation(folder) if name == "animation" else bench_figures.FIGURES[name](folder)
+    if name == "animation":
+        return landscape_figures.animation(folder, width)
+    return bench_figures.FIGURES[name](folder, width)
 
 
-def make_all(folder: Folder) -> dict[str, Picture]:
+def make_all(folder: Folder, width: style.Width = style.FULL) -> dict[str, Picture]:
     """Every figure whose results are there, by name."""
     found: dict[str, Picture] = {}
     for name in bench_figures.FIGURES:
         try:
-            found[name] = make(name, folder)
+            found[name] = make(name, folder, width)
         except InvalidInput:
             continue
     if (folder.path / "landscape" / "lqd-f.safetensors").exists():
-        found["animation"] = make("animation", folder)
+        found["animation"] = make("animation", folder, width)
     return found
 
 

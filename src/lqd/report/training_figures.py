@@ -9,29 +9,27 @@ from matplotlib.figure import Figure
 
 from lqd import statistics
 from lqd.meta.validation import PANEL
-from lqd.report.style import COLOURS, literal, plain_numbers, tidy
-from lqd.rules import catalogue
+from lqd.report.style import FULL, LOOKS, Width, drawn, legend, literal, plain_numbers, said, sized, tidy
 
 
-def training(log) -> Figure:
+@sized
+def training(log, width: Width = FULL) -> Figure:
     """The course of a training run from its log: validation, wins against each hand-made rule, the optimiser."""
-    figure = Figure(figsize=(12.5, 3.7), layout="constrained")
-    axes = figure.subplots(1, 4)
+    shape, height = ((4, 1), 7.6) if width.is_column else ((2, 2), 4.6)
+    figure = Figure(figsize=(width.inches, height), layout="constrained")
+    axes = np.ravel(figure.subplots(*shape))
     validated = log[log["score"].notna()]
     _validation(axes[0], validated)
     for ax, measure in zip(axes[1:3], ("fitness", "novelty"), strict=True):
         for name in PANEL:
-            rule, wins = catalogue.RULES[name].title, validated[f"win_{measure}_{name}"]
-            ax.plot(validated["step"], wins, ".-", color=COLOURS[name], lw=1.3, label=rule)
+            ax.plot(validated["step"], validated[f"win_{measure}_{name}"], **drawn(name))
         ax.set(ylabel="held-out tasks won", title=f"{measure}, against", ylim=(-0.03, 1.03))
         ax.axhline(0.5, color="#cccccc", lw=1, zorder=0)
-    handles, names = axes[1].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize=8, frameon=False)
+    legend(figure, PANEL)
     _internals(axes[3], log)
     imitated = (log["phase"] == "imitation").any()
     for ax in axes:
         ax.set_xlabel("rounds and meta-generations" if imitated else "meta-generations")
-        ax.title.set_fontsize(9)
         tidy(ax)
     return figure
 
@@ -46,7 +44,7 @@ def _validation(ax, validated) -> None:
     ax.plot(step, validated["best_score"], color="#777777", lw=1, ls="--", drawstyle="steps-post", label="best so far")
     ax.axhline(0.5, color="#cccccc", lw=1, zorder=0)
     ax.set(ylabel="held-out tasks won", title="objective, against the panel", ylim=(-0.03, 1.03))
-    ax.legend(fontsize=7, frameon=False)
+    ax.legend()
 
 
 def _internals(ax, log) -> None:
@@ -54,19 +52,18 @@ def _internals(ax, log) -> None:
     imitated, evolved = log[log["spearman_runs"].notna()], log[log["sigma"].notna()]
     lines = []
     if len(imitated):
-        for column, colour in (("synthetic", "#009E73"), ("runs", "#0072B2")):
+        for column, colour, dashes in (("synthetic", "#12A5A0", "--"), ("runs", "#0072B2", "-")):
             label = f"rank correlation, {column}"
-            lines += ax.plot(imitated["step"], imitated[f"spearman_{column}"], color=colour, label=label)
+            lines += ax.plot(imitated["step"], imitated[f"spearman_{column}"], dashes, color=colour, label=label)
         ax.set(ylabel="agreement with the teacher", title="imitation", ylim=(min(0, ax.get_ylim()[0]), 1.0))
     if len(evolved):
         other = ax.twinx() if len(imitated) else ax
-        lines += other.plot(evolved["step"], evolved["sigma"], color="#D55E00", label="step size")
+        lines += other.plot(evolved["step"], evolved["sigma"], color="#DF4123", ls=":", label="step size")
         other.set(ylabel="step size", ylim=(0, 1.25 * evolved["sigma"].max()))
-        other.tick_params(labelsize=8)
         other.spines["top"].set_visible(False)
         ax.set_title("imitation and step size" if len(imitated) else "step size of the search")
     if len(lines) > 1:
-        ax.legend(lines, [line.get_label() for line in lines], fontsize=7, frameon=False)
+        ax.legend(lines, [line.get_label() for line in lines])
 
 
 class Course(NamedTuple):
@@ -92,29 +89,31 @@ def course(log) -> Course:
     return Course(step, score, *statistics.power_laws(step, score), statistics.late_gain(step, score))
 
 
-RUNS = ("#D55E00", "#009E73", "#0072B2", "#CC79A7", "#E69F00", "#777777")
+RUNS = (("#DF4123", "s"), ("#1C9A63", "^"), ("#0072B2", "o"), ("#8B5579", "D"), ("#DCAF23", "P"), ("#4E301E", "p"))
 
 
-def learning(courses: Mapping[str, Course], until: int) -> Figure:
-    """Scores over meta-generations and the power laws through them, as far as `until`, with their intervals."""
-    figure = Figure(figsize=(6.4, 3.9), layout="constrained")
+@sized
+def learning(found: tuple[Mapping[str, Course], int], width: Width = FULL) -> Figure:
+    """Scores over meta-generations and the power laws through them, as far as the number given, with intervals."""
+    courses, until = found
+    inches = width.inches if width.is_column else 0.8 * width.inches
+    figure = Figure(figsize=(inches, 0.7 * inches), layout="constrained")
     ax = figure.subplots()
     first = min(course.step.min() for course in courses.values())
     steps = np.geomspace(first, until, 200)
-    for colour, (name, course) in zip(RUNS, courses.items(), strict=False):
+    for number, (name, course) in enumerate(courses.items()):
+        colour, marker = LOOKS[name][:2] if name in LOOKS else RUNS[number % len(RUNS)]
         middle, low, high = course.at(steps)
         is_seen = steps <= course.step.max()
-        ax.plot(course.step, course.score, "o", ms=3, color=colour)
-        ax.plot(steps[is_seen], middle[is_seen], color=colour, lw=1.3, label=literal(name))
+        ax.plot(course.step, course.score, marker, ms=3, color=colour, label=literal(name))
+        ax.plot(steps[is_seen], middle[is_seen], color=colour, lw=1.3)
         ax.plot(steps[~is_seen], middle[~is_seen], color=colour, lw=1.3, ls="--")
         ax.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
     ax.set(xscale="log", xlabel="meta-generations", ylabel="held-out tasks won", ylim=(0, 1))
     ax.axhline(0.5, color="#cccccc", lw=1, zorder=0)
     tidy(ax)
     plain_numbers(ax.xaxis)
-    ax.legend(fontsize=8, frameon=False)
-    said = (
-        "dots: validation; lines: a power law through them, dashed where nothing was measured; bands: 95 %, by scatter"
-    )
-    figure.supxlabel(said, fontsize=7, color="#555555")
+    ax.legend()
+    lines = "lines: a power law through them, dashed where nothing was measured"
+    said(figure, f"markers: validation; {lines}; bands: 95 % of those through resampled residuals")
     return figure

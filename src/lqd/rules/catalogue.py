@@ -99,7 +99,11 @@ RULES: dict[str, Entry] = {
 HANDMADE = handmade.NAMES
 LEARNED = ("lqd-n", "lqd-f", "lqd-fn")  # one for each objective, those that figures and tables compare
 FITTED = "me-fitted"  # in benches: MAP-Elites with a box that is fitted to each task, beside that of the paper
-SHORT = {name: entry.short for name, entry in RULES.items()} | {FITTED: "MAP-Elites, fitted box"}
+BLIND = "lqd-f@random"  # in benches: LQD (F) with descriptors that say nothing
+SHORT = {name: entry.short for name, entry in RULES.items()} | {
+    FITTED: "MAP-Elites, fitted box",
+    BLIND: "LQD (F), random descriptors",
+}
 
 
 LONG_NAMES = {

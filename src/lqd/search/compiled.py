@@ -149,7 +149,7 @@ def _run(
     if fault is None:
         with contextlib.suppress(*[Exception] * bool(raised)):  # another error is being raised, and matters more
             save(state, [run.rows], now=True)
-    info = settings.info() | {"compile_s": run.compile_s, "run_s": run.run_s}
+    info = settings.info() | {"task": search.tasks.task.name, "compile_s": run.compile_s, "run_s": run.run_s}
     result = make_result(state, run.rows, minimize=settings.minimize, stopped_by=stopped_by, info=info)
     if is_interrupted:
         raise interrupted(result)

@@ -3,6 +3,7 @@ file."""
 
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -125,11 +126,15 @@ class Result:
         """The final population, one row per solution."""
         return self.population.to_dataframe()
 
-    def plot(self) -> "Figure":
-        """Where the solutions are in descriptor space, and how the run got there."""
+    def plot(self, descriptors: int | Sequence[int] | None = None) -> "Figure":
+        """Where the solutions are in descriptor space, and how the run got there.
+
+        A histogram of one descriptor, a map of two, maps of all pairs of up to five; with more descriptors than that,
+        of the first five. `descriptors=(i, j)` says which to draw, counted from 0: the first of two along the x-axis.
+        """
         from lqd.report import run_figures
 
-        return run_figures.result(self)
+        return run_figures.result(self, descriptors)
 
     def save(self, path: files.PathLike) -> pathlib.Path:
         """Save everything in one file (safetensors) that `Result.load` reads, or the population as a table, to

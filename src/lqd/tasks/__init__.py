@@ -24,6 +24,7 @@ __all__ = [
     "names",
     "sample_batch",
     "summary",
+    "title",
 ]
 
 _LANDSCAPES = {f"bbob/{name}": name for name in bbob.NAMES} | {f"ood/{name}": name for name in ood.NAMES}
@@ -44,6 +45,26 @@ def summary(name: str) -> str:
     number = f"f{bbob.index(function)}, " if function in bbob.NAMES else ""
     group = "out of distribution" if function in instances.OOD else "training set"
     return f"{number}{group}; descriptor: random projection"
+
+
+_TITLES = {
+    "arm": "Arm",
+    "bueche_rastrigin": "Büche-Rastrigin",
+    "schaffers_f7": "Schaffers F7",
+    "schaffers_f7_ill_conditioned": "Schaffers F7, ill-conditioned",
+    "griewank_rosenbrock": "Griewank-Rosenbrock",
+    "dixon_price": "Dixon-Price",
+    "levy": "Lévy",
+}
+
+
+def title(name: str) -> str:
+    """A task's name in figures and tables, with or without what stands before its slash; others stay as they are."""
+    short = name.rpartition("/")[2]
+    if short in ROBOTS:
+        return ROBOTS[short].title
+    known = short in _TITLES or short in _LANDSCAPES.values()
+    return _TITLES.get(short, short.replace("_", " ").capitalize()) if known else name
 
 
 def make(name: str, **settings) -> Task:

@@ -31,20 +31,27 @@ VELOCITY, CONTACT = (-5.0, 5.0), (0.0, 1.0)
 
 
 class Robot(NamedTuple):
-    """An environment of brax and what describes a policy there: links of feet, then names of velocities."""
+    """An environment of brax, its name in figures, and what describes a policy: links of feet, names of velocities."""
 
     environment: str
+    title: str
     feet: tuple[int, ...]
     velocities: tuple[str, ...]
     summary: str
 
 
 ROBOTS = {
-    "hopper": Robot("hopper", (3,), ("x_velocity",), "one leg; descriptor: foot contact and forward velocity"),
-    "walker2d": Robot("walker2d", (3, 6), (), "two legs; descriptor: contact of the feet"),
-    "halfcheetah": Robot("halfcheetah", (3, 6), (), "two legs, never falls; descriptor: contact of the feet"),
-    "ant-velocity": Robot("ant", (), ("x_velocity", "y_velocity"), "four legs; descriptor: velocity in the plane"),
-    "ant-feet": Robot("ant", (2, 8), (), "four legs; descriptor: contact of the first and the last foot"),
+    "hopper": Robot(
+        "hopper", "Hopper", (3,), ("x_velocity",), "one leg; descriptor: foot contact and forward velocity"
+    ),
+    "walker2d": Robot("walker2d", "Walker2d", (3, 6), (), "two legs; descriptor: contact of the feet"),
+    "halfcheetah": Robot(
+        "halfcheetah", "Half-Cheetah", (3, 6), (), "two legs, never falls; descriptor: contact of the feet"
+    ),
+    "ant-velocity": Robot(
+        "ant", "Ant (velocity)", (), ("x_velocity", "y_velocity"), "four legs; descriptor: velocity in the plane"
+    ),
+    "ant-feet": Robot("ant", "Ant (feet)", (2, 8), (), "four legs; descriptor: contact of the first and the last foot"),
 }
 
 
