@@ -16,10 +16,12 @@ OUTSIDE = [
     "CHANGELOG.md",
     "results/README.md",
     "results/*/*.md",
+    "results/*/long/*.md",
     "training/README.md",
     "examples/*.py",
     "notebooks/*.ipynb",
 ]
+REPORTS = ["results/paper/report.html", "results/robots/report.html"]  # pages of their own, taken as they are
 
 
 def markdown(path: pathlib.Path) -> str:
@@ -39,6 +41,8 @@ def on_files(files, config):
         for path in sorted(ROOT.glob(pattern)):
             uri = SOURCE.sub(".md", path.relative_to(ROOT).as_posix())
             files.append(File.generated(config, uri, content=markdown(path)))
+    for uri in REPORTS:
+        files.append(File.generated(config, uri, abs_src_path=str(ROOT / uri)))
     return files
 
 
