@@ -3,6 +3,7 @@
 Links are written as they stand in the repository, so they work there too; here they are turned to the pages.
 """
 
+import base64
 import json
 import pathlib
 import posixpath
@@ -30,10 +31,38 @@ def markdown(path: pathlib.Path) -> str:
     if path.suffix == ".py":
         return f"# {path.name}\n\n```python\n{text}```\n"
     if path.suffix == ".ipynb":
-        cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"]]
-        cells.append(("markdown", f"The notebook: `{path.relative_to(ROOT)}`."))
-        return "\n\n".join(f"```python\n{text}\n```" if kind == "code" else text for kind, text in cells)
+        cells = json.loads(text)["cells"]
+        parts = [part for number, cell in enumerate(cells) for part in cell_parts(cell, f"{path.stem}-{number}.png")]
+        return "\n\n".join([*parts, f"The notebook: `{path.relative_to(ROOT)}`."])
     return text
+
+
+def cell_parts(cell: dict, picture: str) -> list[str]:
+    """A cell of a notebook as Markdown: its text, or its code and what it showed."""
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        return [source]
+    parts = [f"```python\n{source}\n```"]
+    for output in cell["outputs"]:
+        data = output.get("data", {})
+        if "image/png" in data:
+            parts.append(f"![What this cell draws]({picture})")
+        elif "text/html" in data:
+            table = re.sub(r"<style.*?</style>", "", "".join(data["text/html"]), flags=re.S)
+            table = re.sub(r'<table border="1" class="dataframe">', "<table>", table)
+            parts.append(re.sub(r"\n\s*\n", "\n", table))
+        else:
+            text = "".join(output.get("text", data.get("text/plain", "")))
+            parts.append(f"```output\n{text.rstrip()}\n```")
+    return parts
+
+
+def pictures(path: pathlib.Path):
+    """Those that a notebook's cells show, by name."""
+    for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
+        for output in cell.get("outputs", []):
+            if "image/png" in output.get("data", {}):
+                yield f"{path.stem}-{number}.png", base64.b64decode("".join(output["data"]["image/png"]))
 
 
 def on_files(files, config):
@@ -41,6 +70,9 @@ def on_files(files, config):
         for path in sorted(ROOT.glob(pattern)):
             uri = SOURCE.sub(".md", path.relative_to(ROOT).as_posix())
             files.append(File.generated(config, uri, content=markdown(path)))
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        for name, png in pictures(path):
+            files.append(File.generated(config, f"notebooks/{name}", content=png))
     for uri in REPORTS:
         files.append(File.generated(config, uri, abs_src_path=str(ROOT / uri)))
     return files
