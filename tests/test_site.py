@@ -13,7 +13,8 @@ from browser import browser, needed
 
 ROOT = pathlib.Path(__file__).parents[1]
 SITE = ROOT / "site"
-built = pytest.mark.skipif(not (SITE / "index.html").exists(), reason="needs the built site: make docs")
+FRESH = (SITE / "index.html").exists() and (SITE / "index.html").stat().st_mtime > (ROOT / "mkdocs.yml").stat().st_mtime
+built = pytest.mark.skipif(not FRESH, reason="needs the site, built since mkdocs.yml changed: make docs")
 WORKER = "addEventListener('message', (event) => postMessage(event.data.map((x) => x * self.factor))); self.factor = 2;"
 PAGE = """<body><script src="iframe-worker.js"></script><script>
 const worker = new Worker("worker.js"), got = [];
@@ -24,6 +25,13 @@ addEventListener("load", () => worker.postMessage([3]));
 SEARCH = """const box = document.querySelector("[data-md-component=search-query]");
 box.focus(); box.value = arguments[0]; box.dispatchEvent(new Event("input", {bubbles: true}));
 box.dispatchEvent(new KeyboardEvent("keyup", {bubbles: true})); return true;"""
+PAGES = [
+    "index", "quickstart", "concepts", "claims", "performance", "weights", "notebooks/01_first_search", "reference/search"
+]  # fmt: skip
+WIDTH_IN_A_FRAME = """const frame = document.createElement("iframe");
+frame.style.width = "420px"; frame.src = arguments[0];
+frame.onload = () => { window.found = frame.contentDocument.documentElement.scrollWidth; };
+window.found = null; document.body.replaceChildren(frame); return true;"""
 FOUND = "return [...document.querySelectorAll('.md-search-result__link')].map((link) => link.href);"
 
 
@@ -93,3 +101,16 @@ def test_search_finds_pages(way):
         links = waited_for(window, FOUND, bool)
         assert any(link.startswith(f"{where}/concepts.html") for link in links), json.dumps(links)
         assert window.complaints() == []
+
+
+@built
+@needed
+def test_no_page_is_wider_than_a_telephone():
+    """Tables, code and pictures scroll or shrink instead."""
+    with browser() as window, served(SITE) as http:
+        window.open(f"{http}/assets/images/favicon.png")
+        widths = {}
+        for page in PAGES:
+            window.run(WIDTH_IN_A_FRAME, f"{http}/{page}.html")
+            widths[page] = waited_for(window, "return window.found", lambda found: found is not None)
+        assert all(300 < width <= 420 for width in widths.values()), widths
