@@ -1,9 +1,9 @@
-"""What the notebooks and the quick start show, made by running them: `python docs/make_outputs.py` (two minutes).
+"""What the notebooks and two pages of docs show, made by running them: `python docs/make_outputs.py` (two minutes).
 
 Notebooks are executed from top to bottom in a folder of their own and keep their outputs, with pictures reduced to 256
 colours so that they stay small. The metadata of each code cell holds a hash of the code up to it: by it a test tells
-whether the outputs are those of this code. In docs/quickstart.md the blocks of output are replaced by what the code
-above them prints, and the pictures it saves go to docs/images. Needs nbclient and ipykernel.
+whether the outputs are those of this code. In the pages, the blocks of output are replaced by what the code above them
+prints, and the pictures it saves go to docs/images. Needs nbclient and ipykernel.
 """
 
 import base64
@@ -19,7 +19,7 @@ from PIL import Image
 
 ROOT = pathlib.Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-QUICK_START = ROOT / "docs" / "quickstart.md"
+PAGES = [ROOT / "docs" / "quickstart.md", ROOT / "docs" / "concepts.md"]
 IMAGES = ROOT / "docs" / "images"
 SHOWN = re.compile(r"^```python\n(.*?)^```\n\n```output\n(.*?)^```$", re.M | re.S)
 
@@ -61,23 +61,24 @@ def executed(path: pathlib.Path) -> str:
     return nbformat.writes(notebook) + "\n"
 
 
-def quick_start(page: str) -> str:
-    """The page with what its blocks print today."""
+def with_outputs(page: pathlib.Path) -> str:
+    """A page with what its blocks print today."""
 
     def shown(match):
         code = match[1]
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             with contextlib.redirect_stdout(io.StringIO()) as printed:
-                exec(compile(code, QUICK_START.name, "exec"), {"__name__": "quickstart"})
+                exec(compile(code, page.name, "exec"), {"__name__": page.stem})
             for picture in sorted(pathlib.Path(folder).glob("*.png")):
-                (IMAGES / f"quickstart-{picture.name}").write_bytes(smaller(picture.read_bytes()))
+                (IMAGES / f"{page.stem}-{picture.name}").write_bytes(smaller(picture.read_bytes()))
         return f"```python\n{code}```\n\n```output\n{printed.getvalue()}```"
 
-    return SHOWN.sub(shown, page)
+    return SHOWN.sub(shown, page.read_text(encoding="utf-8"))
 
 
 def main() -> None:
-    QUICK_START.write_text(quick_start(QUICK_START.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(with_outputs(page), encoding="utf-8")
     for path in NOTEBOOKS:
         path.write_text(executed(path), encoding="utf-8")
         print(f"{path.name}: {path.stat().st_size / 1e3:.0f} kB", file=sys.stderr)

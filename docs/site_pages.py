@@ -92,9 +92,10 @@ def on_page_markdown(text, page, config, files):
 
 
 def on_page_content(html, page, config, files):
-    """Numbers and names in tables stay in one piece: narrow tables scroll instead of breaking 2e-17 in two."""
+    """Numbers and names stay in one piece: a narrow table scrolls instead of breaking 2e-17 or lqd-fn in two."""
+    html = re.sub(r"(?<!<pre>)<code>([^<>\s]{1,24})</code>", r'<code class="short">\1</code>', html)
     return re.sub(
-        r"<(t[dh])((?: style=\"[^\"]*\")?)>((?:<code>)?[^<>\s]{1,24}(?:</code>)?)</\1>",
+        r"<(t[dh])((?: style=\"[^\"]*\")?)>((?:<code class=\"short\">)?[^<>\s]{1,24}(?:</code>)?)</\1>",
         r'<\1\2 class="short">\3</\1>',
         html,
     )

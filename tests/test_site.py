@@ -26,7 +26,8 @@ SEARCH = """const box = document.querySelector("[data-md-component=search-query]
 box.focus(); box.value = arguments[0]; box.dispatchEvent(new Event("input", {bubbles: true}));
 box.dispatchEvent(new KeyboardEvent("keyup", {bubbles: true})); return true;"""
 PAGES = [
-    "index", "quickstart", "concepts", "claims", "performance", "weights", "notebooks/01_first_search", "reference/search"
+    "index", "quickstart", "concepts", "claims", "performance", "weights", "notebooks/01_first_search",
+    "reference/search",
 ]  # fmt: skip
 WIDTH_IN_A_FRAME = """const frame = document.createElement("iframe");
 frame.style.width = "420px"; frame.src = arguments[0];
