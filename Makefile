@@ -88,8 +88,10 @@ $(VENV)/.docs: $(VENV)/.core
 	$(PIP) -e '.[docs]'
 	@touch $@
 
-docs: $(VENV)/.docs ## this documentation as a site, in site/index.html
+docs: $(VENV)/.docs ## this documentation as a site, in site/index.html; no link in it is dead
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python docs/check_links.py
+	$(BIN)/python docs/check_links.py site
 
 check: $(VENV)/.dev ## lint, format and types
 	$(BIN)/ruff check .

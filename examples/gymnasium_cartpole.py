@@ -4,8 +4,9 @@
     python examples/gymnasium_cartpole.py
 
 The environment is plain Python, not JAX: `optimize` only needs a function. A policy is the 18 weights of a small
-network; its fitness is the number of steps that the pole stays up (500 at most), its descriptor where the cart was on
-average and how much the pole leaned. The run is kept in a folder: interrupted, the same command goes on.
+network. Its fitness is the number of steps that the pole stays up (500 at most), and its descriptor is where the cart
+was on average and how much the pole leaned. The run is kept in a folder: after an interruption, the same command
+resumes it.
 """
 
 import argparse

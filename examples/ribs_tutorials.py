@@ -1,9 +1,9 @@
 """pyribs's sphere and arm with a learned rule in place of its archive: `python examples/ribs_tutorials.py`.
 
-Two problems of pyribs's tutorials: the sphere with a linear projection as measures, searched by CMA-ME's improvement
-emitters, and the repertoire of a planar arm, searched by iso-line variation. `archive=` is the line that differs; the
-result archive, a grid, sees every solution and is what compares with other runs. Emitters, scheduler and plots are
-pyribs's. Needs `pip install 'lqd[ribs]' 'ribs[visualize]'`; a minute on two CPU cores.
+Two problems from pyribs's tutorials: the sphere with a linear projection as measures, searched by CMA-ME's improvement
+emitters, and the repertoire of a planar arm, searched by iso-line variation. Only the archive differs; the result
+archive, a grid, sees every solution, so its numbers can be compared with other runs. Emitters, scheduler and plots are
+pyribs's. Needs `pip install 'lqd[ribs]' 'ribs[visualize]'`; takes a minute on two CPU cores.
 """
 
 import argparse
@@ -25,7 +25,7 @@ CAPACITY = 256
 
 
 def sphere(solutions):
-    """100 at the best, which is at 2.048 in every dimension; the measures are sums of clipped halves."""
+    """100 at the optimum, which is 2.048 in every dimension; the measures are sums of clipped halves."""
     best, worst = 5.12 * 0.4, -5.12
     distance = np.sum((solutions - best) ** 2, axis=1)
     objective = 100 * (1 - distance / (solutions.shape[1] * (worst - best) ** 2))

@@ -17,6 +17,20 @@ ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
+def words(text):
+    """Of what is printed: the numbers differ a little from machine to machine."""
+    return re.findall(r"[A-Za-z_]{2,}", text)
+
+
+def printed_in_docs(code):
+    """What a page says that a block prints; None where it does not say."""
+    for page in PAGES:
+        shown = page.read_text().partition(f"```python\n{code}```\n\n```output\n")[2]
+        if shown:
+            return shown.partition("```")[0]
+    return None
+
+
 def blocks(language):
     for page in PAGES:
         fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S)
@@ -26,7 +40,7 @@ def blocks(language):
 
 
 @pytest.mark.parametrize("code", list(blocks("python")))
-def test_python_runs(code, tmp_path, monkeypatch):
+def test_python_runs(code, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with_qdax = "qdax" in code
     if with_qdax and importlib.util.find_spec("qdax") is None:
@@ -38,6 +52,15 @@ def test_python_runs(code, tmp_path, monkeypatch):
         return
     with leniently() if with_qdax else contextlib.nullcontext():
         exec(compile(code, "README", "exec"), {"__name__": "readme"})
+    shown = printed_in_docs(code)
+    if shown is not None:
+        assert words(shown) == words(capsys.readouterr().out), "run python docs/make_outputs.py"
+
+
+def test_the_quick_start_shows_what_its_blocks_print():
+    code = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "quickstart.md").read_text(), re.M | re.S)
+    assert len(code) == 3
+    assert all(words(printed_in_docs(block)) for block in code)
 
 
 def test_every_block_is_python_or_commands():
