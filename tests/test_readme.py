@@ -69,7 +69,7 @@ def test_every_block_is_python_or_commands():
 
 @pytest.mark.parametrize("code", list(blocks("")))
 def test_lqd_commands_parse(code):
-    for line in code.splitlines():
+    for line in code.replace("\\\n", " ").splitlines():
         line = line.removeprefix("srun ")
         if line.startswith("lqd "):
             args = shlex.split(line, comments=True)[1:]
