@@ -204,8 +204,9 @@ def _search(rule, operator, keys, steps, *, domain: Domain, num_start: int, popu
 
     def step(carry):
         state, best = carry
-        x, evaluation = loop.propose(state, tasks, operator, batch_size, start)
-        return loop.absorb(state, state.generation, rule, x, evaluation), see(best, evaluation)
+        bred, evaluation = loop.propose(state, tasks, operator, batch_size, start)
+        state = loop.absorb(state, state.generation, rule, bred.x, evaluation, traits=bred.traits)
+        return state, see(best, evaluation)
 
     x = loop.start_points(keys, num_start, domain.dim, tasks.bounds, start)
     evaluation = tasks.evaluate(keys, x)

@@ -66,7 +66,7 @@ class Demo:
             scores += outcome.scores
             speeds.append(f"{result.num_evaluations / outcome.run_s:,.0f}")
             result.save(self.out / f"{name}.safetensors")
-        title, labels = f"{task.name}, {evaluations}", None
+        title, labels = f"{tasks.title(task.name)}, {evaluations}", None
         if self.task == "arm":
             title = f"Robot arm, {evaluations}: where the hand can be, and how evenly the joints share the work"
             labels = "hand x", "hand y"

@@ -232,6 +232,7 @@ def comparison(results: "dict[str, Result]", title: str, labels: tuple[str, str]
             fact += f", QD score {last.archive_qd_score:,.0f}"
         ax.set_title(f"{catalogue.RULES[name].title}\n{fact}", fontsize=SMALL)
         ax.set_aspect("equal")
+        ax.xaxis.set_major_locator(MaxNLocator(3))
         if labels is not None:
             ax.set(xlabel=labels[0], ylabel=labels[1])
     for ax in axes[1:]:
