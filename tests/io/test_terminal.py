@@ -77,6 +77,13 @@ def test_what_has_no_room_is_left_out_from_the_end(shown):
     )  # fmt: skip
 
 
+def test_the_time_left(monkeypatch, shown):
+    bars = terminal.progress()
+    bars.add_task("evaluations", total=10, facts=())
+    monkeypatch.setattr("rich.progress.Task.time_remaining", 3 * 3600 + 4 * 60 + 5.9)
+    assert "3:04:05" in shown(bars)[0]
+
+
 def bars_of(monkeypatch):
     """Every set of bars that is made from now on."""
     made, progress = [], terminal.progress
