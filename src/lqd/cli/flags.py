@@ -10,6 +10,7 @@ import contextvars
 import dataclasses
 import functools
 import inspect
+import itertools
 import textwrap
 import typing
 from collections.abc import Callable, Iterator
@@ -53,7 +54,7 @@ def texts(kind: type) -> dict[str, str]:
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
         body = typing.cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]).body
-        for field, below in zip(body, body[1:], strict=False):
+        for field, below in itertools.pairwise(body):
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                 found[field.target.id] = " ".join(_text(below).split())
     return found
