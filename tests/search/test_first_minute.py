@@ -64,7 +64,7 @@ def test_what_a_traced_function_of_one_solution_must_not_return():
         (lambda x: (x, x), r"one number and a vector \(D,\), got shapes \(2,\) and \(2,\)"),
         (lambda x: (x[0], np.zeros((2, 2))), r"got shapes \(\) and \(2, 2\)"),
         (lambda x: (x[0], x, [1]), "extras must be a dictionary"),
-        (lambda x: (x[0], x, {"a" if x[0] > 0 else "b": 1}), "the same extras always"),
+        (lambda x: (x[0], x, {"a" if x[0] > 0 else "b": 1}), "always return the same extras"),
     ],
 )
 def test_what_a_function_of_one_solution_must_not_return(function, message):
@@ -176,7 +176,7 @@ def test_a_progress_bar_where_somebody_sees_it(capsys, monkeypatch):
     assert f"best {result.best_fitness:.4g}, 8 kept" in said
     archive = {"archive_cells": 4, "descriptor_bounds": (-9, 9), "qd_offset": -50.0, "minimize": True}
     said = bars(capsys, monkeypatch, **archive)[1]
-    assert "of the cells, QD score" in said
+    assert "of cells, QD " in said
     assert not bars(capsys, monkeypatch, progress=False)[1]
 
 

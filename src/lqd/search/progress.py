@@ -53,9 +53,9 @@ def _facts(row: dict[str, float], sign: float) -> list[str]:
         f"{row['num_filled']:,.0f} kept",
     ]
     if "archive_coverage" in row:
-        said.append(f"{row['archive_coverage']:.1%} of the cells")
+        said.append(f"{row['archive_coverage']:.0%} of cells")
     if "archive_qd_score" in row:
-        said.append(f"QD score {terminal.number(row['archive_qd_score'], 4)}")
+        said.append(f"QD {terminal.number(row['archive_qd_score'], 4)}")
     return said
 
 
@@ -82,7 +82,7 @@ def bar(wanted: bool | None, total: int, sign: float) -> Iterator[Bar | None]:
 def failed(error: Exception, result: Result | None) -> EvaluationFailed:
     """The error for an `evaluate` that raised."""
     num = 0 if result is None else result.num_evaluations
-    reason = str(error).strip().split("\n")[0]
+    reason = str(error).strip().split("\n")[0].removesuffix(".")
     return EvaluationFailed(
         f"evaluate raised {type(error).__name__} after {num} evaluations: {reason}. "
         f"The results so far are in this exception's `result`.",
