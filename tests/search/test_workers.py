@@ -271,7 +271,7 @@ def test_bad_input():
         ({"executor": 0}, "executor must be a whole number of at least 1"),
         ({"executor": lambda: 3}, "it made 3"),
         ({"executor": 2, "backend": "jax"}, "executor is for functions on the host"),
-        ({"steady_state": True}, "give executor= too"),
+        ({"steady_state": True}, "give executor= as well"),
         ({"steady_state": "yes", "executor": 2}, "steady_state must be True or False"),
     ]:
         with pytest.raises(lqd.InvalidInput, match=message):
