@@ -25,7 +25,7 @@ def test_a_run_is_the_same_again(run, capsys):
     main(["rerun", str(run), "--quiet"])
     said = capsys.readouterr().out
     assert "arm-again: all the same." in said
-    assert "not as before" not in said
+    assert "changed since" not in said
     with pytest.raises(lqd.InvalidInput, match="arm-again is not empty"):
         rerun.rerun(run)
 

@@ -69,12 +69,19 @@ def test_a_bar_is_one_line(shown, label, facts, total):
 
 def test_what_has_no_room_is_left_out_from_the_end(shown):
     bars = terminal.progress()
-    bars.add_task("evaluations", total=20_000_000, facts=("best -1,235", "1,024 kept", "98.5% of the cells"))
+    bars.add_task("evaluations", total=20_000_000, facts=("best -1,235", "1,024 kept", "98% of cells", "QD 123,457"))
     (line,) = shown(bars)
-    best, kept, cells = ("best -1,235" in line, "1,024 kept" in line, "of the cells" in line)
+    best, kept, cells = ("best -1,235" in line, "1,024 kept" in line, "QD 123,457" in line)
     assert {80: (True, True, False), 60: (True, False, False)}.get(shown.width, (best, kept, cells)) == (
         best, kept, cells
     )  # fmt: skip
+
+
+def test_the_time_left(monkeypatch, shown):
+    bars = terminal.progress()
+    bars.add_task("evaluations", total=10, facts=())
+    monkeypatch.setattr("rich.progress.Task.time_remaining", 3 * 3600 + 4 * 60 + 5.9)
+    assert "3:04:05" in shown(bars)[0]
 
 
 def bars_of(monkeypatch):

@@ -703,7 +703,7 @@ BAD_COMMANDS = {
     "cluster": (["train", "--distributed"], "elsewhere give --coordinator-address HOST:PORT, --num-processes N and"),
     "address": (
         ["train", "--distributed", "--coordinator-address", "host0"],
-        "--coordinator-address must be host:port",
+        "--coordinator-address must be HOST:PORT",
     ),
     "number": (
         ["train", "--distributed", "--num-processes", "2", "--process-id", "2"],

@@ -168,7 +168,7 @@ def test_bad_input(tmp_path):
         ({"resume": True, "batch_size": 4}, r"differs in batch_size \(8, now 4\)"),
         ({"resume": "yes"}, "resume must be True or False"),
         ({"checkpoint": 3}, "checkpoint must be a folder, got 3"),
-        ({"checkpoint": None, "resume": True}, "give its folder, checkpoint="),
+        ({"checkpoint": None, "resume": True}, "give its folder as checkpoint="),
     ]:
         with pytest.raises(lqd.InvalidInput, match=message):
             lqd.optimize(on_host, **GIVEN | {"checkpoint": tmp_path} | given)

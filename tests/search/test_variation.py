@@ -360,7 +360,7 @@ def test_a_finished_run_goes_on_with_other_steps(tmp_path, backend):
     assert np.isin(still.x, wide.x).all()
     other = lqd.optimize(cone, num_evaluations=N + 16 * B, variation="paper", **given)
     assert other.num_evaluations == N + 16 * B
-    with pytest.raises(lqd.InvalidInput, match="none of the traits that 'spread' goes on from"):
+    with pytest.raises(lqd.InvalidInput, match="none of the traits that 'spread' continues from"):
         lqd.optimize(cone, num_evaluations=N + 16 * B, **given)
 
 

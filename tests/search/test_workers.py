@@ -271,7 +271,7 @@ def test_bad_input():
         ({"executor": 0}, "executor must be a whole number of at least 1"),
         ({"executor": lambda: 3}, "it made 3"),
         ({"executor": 2, "backend": "jax"}, "executor is for functions on the host"),
-        ({"steady_state": True}, "give executor= too"),
+        ({"steady_state": True}, "give executor= as well"),
         ({"steady_state": "yes", "executor": 2}, "steady_state must be True or False"),
     ]:
         with pytest.raises(lqd.InvalidInput, match=message):
@@ -280,7 +280,7 @@ def test_bad_input():
         lqd.optimize(lqd.tasks.make("arm"), executor=2, num_evaluations=1000)
     with pytest.raises(lqd.InvalidInput, match="cannot be sent to a worker"):
         lqd.optimize(lambda x: (x[:, 0], x[:, :2]), executor=1, **GIVEN)
-    with pytest.raises(lqd.InvalidInput, match="same extras always"):
+    with pytest.raises(lqd.InvalidInput, match="always return the same extras"):
         lqd.optimize(functions.odd_extras, executor=ThreadPoolExecutor(1), **GIVEN)
     with pytest.raises(lqd.InvalidInput, match=r"fitness must have shape \(1,\)"):
         lqd.optimize(lambda x: (0.0, x[:, :2]), executor=ThreadPoolExecutor(1), **GIVEN)

@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from lqd import statistics
+from lqd import statistics, tasks
 from lqd.bench.landscapes import RULES as LANDSCAPES
 from lqd.bench.results import Folder
 from lqd.bench.runner import AT_FITTED_SLOTS
@@ -42,7 +42,6 @@ from lqd.bench.settings import Setting
 from lqd.io import records
 from lqd.rules.catalogue import BLIND, FITTED, SHORT
 from lqd.statistics import Answer, Finding
-from lqd.tasks import ROBOTS
 
 WORDS = {True: "holds", False: "does not hold", None: "inconclusive"}
 PAPER = {  # which figure of the paper each of ours corresponds to
@@ -90,21 +89,21 @@ class Verdict:
 def verdicts(folder: Folder) -> list[dict[str, Any]]:
     """All claims that the results in the folder can answer."""
     found = []
-    robots = [part for part in ("arm", *ROBOTS) if part in folder.parts]
+    robots = [part for part in ("arm", *tasks.ROBOTS) if part in folder.parts]
     if "train" in folder.parts:
-        found += [*_pareto(folder), *_diversity(folder, "train", "on the training functions")]
+        found += [*_pareto(folder), *_diversity(folder, "train", _where("train"))]
     if "ood" in folder.parts:
         found += [_ood_novelty(folder), _ood_fitness(folder)]
     grid = [name for name in folder.parts if name.startswith("grid ")]
     if grid:
         found += [_grid(folder, grid, rule) for rule in _boxes(folder, grid[0])]
     for part in robots:
-        found += _diversity(folder, part, "on the arm" if part == "arm" else f"on {part}")
+        found += _diversity(folder, part, _where(part))
     if len(robots) > 1:
         found += _robots(folder, robots)
-    for part in ("train", *ROBOTS):
+    for part in ("train", *tasks.ROBOTS):
         if BLIND in folder.parts.get(part, {}).get("rules", ()):
-            found += _ablation(folder, part, "on the training functions" if part == "train" else f"on {part}")
+            found += _ablation(folder, part, _where(part))
     if all((folder.path / "landscape" / f"{rule}.safetensors").exists() for rule in LANDSCAPES):
         found += _landscapes(folder)
     corrected = iter(statistics.adjusted([finding for verdict in found for finding in verdict.findings]))
@@ -114,6 +113,10 @@ def verdicts(folder: Folder) -> list[dict[str, Any]]:
         reachable = [next(smallest) for _ in verdict.findings]
         verdict.too_small = _too_small(folder, verdict, max(reachable, default=0.0))
     return [verdict.row() for verdict in found]
+
+
+def _where(part: str) -> str:
+    return {"train": "on the training functions", "arm": "on the arm"}.get(part) or f"on {tasks.title(part)}"
 
 
 def _settings(folder: Folder, verdict: Verdict) -> list[Setting]:
@@ -156,7 +159,7 @@ def _boxes(folder: Folder, part: str) -> list[str]:
 
 def _luck(folder: Folder, parts: list[str]) -> str:
     """What to say of robots that were not evaluated again."""
-    return "; single evaluations" if any(p in ROBOTS and not folder.num_resets(p) for p in parts) else ""
+    return "; single evaluations" if any(p in tasks.ROBOTS and not folder.num_resets(p) for p in parts) else ""
 
 
 def counts(rows: list[dict[str, Any]]) -> str:
@@ -230,7 +233,7 @@ def _ood_novelty(folder: Folder) -> Verdict:
     counted = names != "salomon"
     _, low, high = statistics.interval(len(ours), lambda seeds: missed(seeds)[..., counted].sum(axis=-1))
     words = f"best on {(~now).sum()} of {len(names)}" + (
-        f", not on {', '.join(sorted(names[now]))}" if now.any() else ""
+        f", not on {', '.join(sorted(map(tasks.title, names[now])))}" if now.any() else ""
     )
     return Verdict(
         "bars-ood", "LQD (N) has the best novelty on all unseen functions but Salomon", "5 of 6",

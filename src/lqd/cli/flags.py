@@ -10,6 +10,7 @@ import contextvars
 import dataclasses
 import functools
 import inspect
+import itertools
 import textwrap
 import typing
 from collections.abc import Callable, Iterator
@@ -52,9 +53,8 @@ def texts(kind: type) -> dict[str, str]:
     """The text under each field, in one line."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-        assert isinstance(definition, ast.ClassDef)
-        for field, below in zip(definition.body, definition.body[1:], strict=False):
+        body = typing.cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]).body
+        for field, below in itertools.pairwise(body):
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                 found[field.target.id] = " ".join(_text(below).split())
     return found

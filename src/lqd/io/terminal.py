@@ -1,7 +1,6 @@
 """Progress bars, and numbers for people. A bar that cannot be written never ends the work that it reports on."""
 
 import contextlib
-import datetime
 import importlib.util
 import sys
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -80,7 +79,7 @@ def _line(task: "Task", width: int) -> "Table":
 
     label, facts, left = Text(task.description), list(task.fields["facts"]), task.time_remaining
     count = "" if task.total is None else f"{task.completed:,.0f}/{task.total:,.0f} {task.fields.get('unit', '')}"
-    time_left = "-:--:--" if left is None else str(datetime.timedelta(seconds=int(left)))
+    time_left = "-:--:--" if left is None else f"{int(left) // 3600}:{int(left) // 60 % 60:02}:{int(left) % 60:02}"
     texts = [label, Text(count.strip()), Text(", ".join(facts)), Text(time_left)]
 
     def room() -> int:
@@ -99,6 +98,6 @@ def _line(task: "Task", width: int) -> "Table":
         pulse=task.total is None, animation_time=task.get_time(),
     )  # fmt: skip
     line = Table.grid(padding=(0, 1, 0, 0))
-    parts: list[Any] = [label, bar, *texts[1:]]
-    line.add_row(*filter(bool, parts))
+    before, after = ([text for text in part if text] for part in (texts[:1], texts[1:]))
+    line.add_row(*before, bar, *after)
     return line

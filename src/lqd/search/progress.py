@@ -50,7 +50,7 @@ def _facts(row: dict[str, float], sign: float) -> list[str]:
     best = sign * row["best_fitness"]
     said = [f"best {terminal.number(best, 4)}" if np.isfinite(best) else "none feasible"]
     if "archive_coverage" in row:
-        said.append(f"cells {row['archive_coverage']:.1%}")
+        said.append(f"{row['archive_coverage']:.0%} of cells")
     else:
         said.append(f"{row['num_filled']:,.0f} kept")
     if "archive_qd_score" in row:
@@ -81,7 +81,7 @@ def bar(wanted: bool | None, total: int, sign: float) -> Iterator[Bar | None]:
 def failed(error: Exception, result: Result | None) -> EvaluationFailed:
     """The error for an `evaluate` that raised."""
     num = 0 if result is None else result.num_evaluations
-    reason = str(error).strip().split("\n")[0]
+    reason = str(error).strip().split("\n")[0].removesuffix(".")
     return EvaluationFailed(
         f"evaluate raised {type(error).__name__} after {num} evaluations: {reason}. "
         f"The results so far are in this exception's `result`.",

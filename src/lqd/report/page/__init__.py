@@ -36,7 +36,7 @@ CAPTIONS = {
     "robots-aggregate": "All robot tasks together: 0 is Random, 1 the best rule's median.",
     "diversity": "Novelty over time, relative to what MAP-Elites has at the end.",
     "ablation": "What LQD (F) makes of descriptors that say nothing.",
-    "landscape": "What a newcomer of median fitness would be given, anywhere in descriptor space.",
+    "landscape": "How many individuals a newcomer of median fitness would outrank, anywhere in descriptor space.",
     "aggregate": "The middle half of all runs on the training functions, in each measure.",
     "ecdf": "Targets reached over time, as COCO shows it.",
     "profiles": "Share of runs that reach at least so much.",
@@ -126,7 +126,7 @@ def _figure(name: str, picture: draw.Picture) -> str:
         kind, content = "gif", picture
     else:
         buffer = io.BytesIO()
-        picture.savefig(buffer, format="png", dpi=110)
+        picture.savefig(buffer, format="png", dpi=style.DPI)
         kind, content = "png", buffer.getvalue()
     caption = CAPTIONS[name] + (f" The paper's {PAPER[name]}." if name in PAPER else "")
     encoded = base64.b64encode(content).decode()
