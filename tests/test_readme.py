@@ -76,6 +76,12 @@ def test_lqd_commands_parse(code):
             assert type(cli.parse(args)).__name__.lower() == args[0]
 
 
+def test_readme_is_short():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 200
+    assert len(text.split()) <= 1000
+
+
 def test_make_targets_exist():
     named = set(re.findall(r"\bmake ([a-z-]+)", (ROOT / "README.md").read_text()))
     defined = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))

@@ -8,7 +8,7 @@ import pytest
 from lqd.bench.results import Folder
 from lqd.bench.verdicts import _not_worse_than_any, counts, verdicts
 from lqd.statistics import Finding
-from lqd.tasks import ROBOTS
+from lqd.tasks import ROBOTS, title
 from lqd.tasks.bbob import instances
 
 COMPETITIVE = "LQD (F) is competitive in fitness on unseen functions (wins at least 45 % against every rule)"
@@ -146,12 +146,15 @@ def test_each_half_of_a_claim_has_a_verdict(found):
         assert (rows[keeps]["needed"], rows[loses]["needed"]) == ("above 40 %", "below 10 %")
 
 
+WHERE = (*map(title, ROBOTS), "the robot tasks")
+
+
 def test_runs_that_are_too_small_judge_nothing(found):
     """The robots of the preset quick: four seeds, and hardly a generation. Whatever they say, nothing is judged."""
     fitter = "LQD (F) is fitter than NS on the robot tasks"
     quick = found({"lqd-f": 9.0})
     small = {claim for claim, row in quick.items() if row["too_small"]}
-    assert small == {claim for claim in quick if any(f"on {where}" in claim for where in (*ROBOTS, "the robot tasks"))}
+    assert small == {claim for claim in quick if any(f"on {where}" in claim for where in WHERE)}
     assert quick[fitter]["verdict"] == "inconclusive"
     assert quick[fitter]["ours"].endswith("on 6 tasks; too small to judge: 4 seeds, 4 generations")
     robots = dataclasses.replace(planted.SIZE.robots, num_seeds=8, num_evaluations=4096)
@@ -201,11 +204,11 @@ def test_robots_count_by_what_they_are_worth_on_fresh_resets(tmp_path):
         assert (folder.best(part, "lqd-f@random") == lucky[part]["best_again"]).all()
     rows = {row["claim"]: row for row in verdicts(folder)}
     for part in ROBOTS:
-        row = rows[f"LQD (F) is fitter with the task's descriptors than with random ones on {part}"]
+        row = rows[f"LQD (F) is fitter with the task's descriptors than with random ones on {title(part)}"]
         assert row["ours"].startswith("wins 100 %")
         assert "single" not in row["ours"]
         for kept in ("LQD (F) keeps at least 40 %", "GA keeps less than 10 %"):
-            row = rows[f"{kept} of MAP-Elites's novelty on {part}"]
+            row = rows[f"{kept} of MAP-Elites's novelty on {title(part)}"]
             assert "whole populations, as evaluated in the run" in row["ours"]
     before = Folder(tmp_path)
     for part in ROBOTS:

@@ -66,5 +66,5 @@ def test_a_run_that_cannot_go_on_here_says_where_it_can():
     chunks.check_begun(staged((16,), 4), 4)
     with pytest.raises(InvalidInput, match=r"16 members are 4 chunks, and 3 devices cannot .* with 1, 2 or 4 of them"):
         chunks.check_begun(staged((16,), 4), 3)
-    with pytest.raises(InvalidInput, match=r"16 members are 1 chunk, and 2 devices cannot .* Go on with 1 of them"):
+    with pytest.raises(InvalidInput, match=r"16 members are 1 chunk, and 2 devices cannot .* Continue with 1 of them"):
         chunks.check_begun(staged((16,), 16), 2)

@@ -10,6 +10,7 @@ import pytest
 from training_runs import COMMON, STAGE, TINY, Reached, assert_same_run, begun, config_of, finished
 
 from lqd import cli
+from lqd.cli import flags
 from lqd.errors import InvalidInput
 from lqd.meta.train import train
 
@@ -36,7 +37,7 @@ def test_chunks_that_were_asked_for_are_not_changed(tmp_path, settled, monkeypat
     with pytest.raises(InvalidInput, match="differs in chunk_size: 4 there, 2 here"):
         train(out=out, resume=True, quiet=True, **TINY | {"meta_population_size": 8})
     monkeypatch.setattr(jax, "device_count", lambda: 4)
-    with pytest.raises(InvalidInput, match=r"chunks of 4, .*: 8 members are 2 chunks, .* with 1 or 2 of them"):
+    with pytest.raises(InvalidInput, match=r"chunks of 4 members, .*: 8 members are 2 chunks, .* Continue with 1 or 2 of them"):
         train(out=out, resume=True, quiet=True)
     with pytest.raises(InvalidInput, match="meta_population_size=6 cannot be shared by 4 devices; 4 or 8 can"):
         train(out=tmp_path / "new", quiet=True, **COMMON | STAGE | {"meta_population_size": 6})
@@ -70,8 +71,9 @@ def test_the_pods_of_kubernetes_run_what_the_two_processes_above_do():
     (manifest,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
     (words,) = re.findall(r"^ +exec\n +lqd (.*?)\n +resources", manifest, re.M | re.S)
     command = cli.parse([word.replace("$JOB_COMPLETION_INDEX", "1") for word in words.split()])
-    assert (command.distributed, command.num_processes, command.process_id) == (True, 2, 1)
-    assert command.coordinator_address == "lqd-0.lqd:1234"
+    given = {field.name: getattr(group, field.name) for group, field in flags.flat(command)}
+    assert (given["distributed"], given["num_processes"], given["process_id"]) == (True, 2, 1)
+    assert given["coordinator_address"] == "lqd-0.lqd:1234"
     assert re.findall(r"name: (\w+) }\n", manifest) == ["lqd", "lqd", "lqd"]  # Service, its selector, Job
     assert re.findall(r"(?:completions|parallelism): (\d+)", manifest) == ["2", "2"]
     assert "subdomain: lqd\n" in manifest

@@ -68,7 +68,7 @@ def test_the_summary_says_which_score_counts_in_80_columns(whole, capsys):
     train._say(Store(whole).load().config, Outcome(lqd.rule("dns"), pathlib.Path("runs/whole"), 3, None, card))
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines())) < 80
-    assert "held-out tasks in archive, over the panel (the worst of the scores below)." in " ".join(said.split())
+    assert "held-out tasks in archive (the worst of the scores below)." in " ".join(said.split())
     scores = ", ".join(f"{name} {card['validation']['scores'][name]:.1%}" for name in NAMED)
     assert f"Scores: {scores}." in " ".join(said.split())
 

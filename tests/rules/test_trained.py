@@ -49,7 +49,7 @@ def test_the_mark_of_uncommitted_changes_is_explained():
         assert (card.get("commit_note") == manifest.UNCOMMITTED) == is_marked
         assert (f"`{name}`" in line) == is_marked
     readme = (ROOT / "results" / "README.md").read_text()
-    (line,) = (line for line in readme.splitlines() if line.startswith("A `+` after a commit"))
+    (line,) = (part for part in readme.split("\n\n") if part.startswith("A `+` after a commit"))
     for folder in (ROOT / "results").iterdir():
         if folder.is_dir():
             is_marked = any('+"' in path.read_text() for path in folder.rglob("*.json"))

@@ -170,11 +170,15 @@ def units(box: Box | None, start: Start, dim: int) -> tuple[Float[Array, " n"], 
     return origin, jnp.broadcast_to(jnp.asarray(start.init_sigma, jnp.float32), (dim,))
 
 
+LEAST_START = 1e-6  # deviation of a start population, in units of the box
+
+
 def known_spread(z: Float[Array, "N n"], population: Population, box: Box | None, start: Start, least: float):
-    """Deviation in each dimension (n,), in those units and at least `least`; that of a start population while all who
-    are left are in one place, as is who is alone."""
+    """Deviation in each dimension (n,), in those units and at least `least`. While all that are left are in one place,
+    as a single individual is, it is that of a start population."""
     spread = deviation(z, population.filled)
-    return jnp.where(jnp.any(spread > 0), jnp.maximum(spread, least), _start_spread(box, start, z.shape[1]))
+    at_start = jnp.maximum(_start_spread(box, start, z.shape[1]), LEAST_START)
+    return jnp.where(jnp.any(spread > 0), jnp.maximum(spread, least), at_start)
 
 
 def _start_spread(box: Box | None, start: Start, dim: int) -> Float[Array, " n"]:
