@@ -37,7 +37,9 @@ def test_chunks_that_were_asked_for_are_not_changed(tmp_path, settled, monkeypat
     with pytest.raises(InvalidInput, match="differs in chunk_size: 4 there, 2 here"):
         train(out=out, resume=True, quiet=True, **TINY | {"meta_population_size": 8})
     monkeypatch.setattr(jax, "device_count", lambda: 4)
-    with pytest.raises(InvalidInput, match=r"chunks of 4 members, .*: 8 members are 2 chunks, .* Continue with 1 or 2 of them"):
+    with pytest.raises(
+        InvalidInput, match=r"chunks of 4 members, .*: 8 members are 2 chunks, .* Continue with 1 or 2 of them"
+    ):
         train(out=out, resume=True, quiet=True)
     with pytest.raises(InvalidInput, match="meta_population_size=6 cannot be shared by 4 devices; 4 or 8 can"):
         train(out=tmp_path / "new", quiet=True, **COMMON | STAGE | {"meta_population_size": 6})

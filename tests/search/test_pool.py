@@ -1,5 +1,6 @@
 """A population of anything: who stays, what comes back, files, threads, and what is refused."""
 
+import copy
 import math
 import threading
 
@@ -76,6 +77,19 @@ def test_failed_and_infeasible_ones_do_not_stay():
     ]  # fmt: skip
     assert not pool.add("e", None, [0, 0])
     assert (pool.num_added, pool.num_failed, len(pool), pool.best.item) == (5, 3, 1, "d")
+
+
+def test_what_is_too_bad_for_single_precision_is_infeasible():
+    pool = lqd.Pool(4)
+    assert pool.add_many("ab", [-1e300, 1.0], [[0.0], [1.0]]) == [False, True]
+    assert (pool.num_failed, len(pool)) == (0, 1)
+
+
+def test_a_copy_goes_its_own_way():
+    pool = filled()
+    other = copy.deepcopy(pool)
+    assert other.add("new", 99.0, [0.5, 0.5])
+    assert (pool.num_added, other.num_added, pool.best.item) == (40, 41, "text 39")
 
 
 def test_parents_are_drawn_evenly_and_nobody_twice():

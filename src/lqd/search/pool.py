@@ -27,7 +27,7 @@ EDGES = ("edge", "free")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Member:
-    """One of a pool; `number` counts what was added, from 0."""
+    """One member of a pool. `number` counts what was added, from 0."""
 
     item: Any
     fitness: float
@@ -57,7 +57,7 @@ class Pool:
                 to the spread of the members.
             outside: A descriptor outside the bounds counts as at the `"edge"`; `"free"`: as it is.
             minimize: Whether lower fitness is better.
-            seed: Of what is drawn: by `sample`, and by a rule that draws.
+            seed: Of the random numbers that `sample` uses, and the rule if it uses any.
         """
         self._capacity, self._given = checks.size("capacity", capacity), rule
         self._box = None if descriptor_bounds is None else checks.box("descriptor_bounds", descriptor_bounds, None)
@@ -72,6 +72,14 @@ class Pool:
         self._num_added = self._num_failed = 0
         self._lock = threading.RLock()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies: a lock cannot be copied, and theirs is their own."""
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.RLock()
+
     # Reading
 
     @property
@@ -81,7 +89,7 @@ class Pool:
 
     @property
     def members(self) -> list[Member]:
-        """Everybody in the pool, the fittest first."""
+        """All members, the fittest first."""
         with self._lock:
             return sorted(self._members, key=lambda member: (-self._worth(member), member.number))
 
@@ -92,7 +100,7 @@ class Pool:
 
     @property
     def num_added(self) -> int:
-        """How many were added so far, those that did not stay included."""
+        """How many were added so far, including those that did not stay."""
         return self._num_added
 
     @property
@@ -111,7 +119,7 @@ class Pool:
         return f"Pool({len(self)} of {self._capacity} members, {self._num_added} added, {best})"
 
     def sample(self, num: int = 1) -> list[Member]:
-        """Members drawn at random, all equally likely, as parents; nobody twice unless there are fewer than `num`."""
+        """Draws parents, all members being equally likely, and none twice unless there are fewer than `num`."""
         num = checks.whole("num", num, 1)
         with self._lock:
             if not self._members:
@@ -136,7 +144,7 @@ class Pool:
         return self.add_many([item], [value], [descriptor])[0]
 
     def add_many(self, items: Sequence[Any], fitness: Sequence[float], descriptor) -> list[bool]:
-        """Several at once, which compete with everybody and with each other; whether each of them stays."""
+        """Several at once, which compete with the members and with each other; returns for each whether it stays."""
         items = list(items)
         if not items:
             return []
@@ -161,16 +169,17 @@ class Pool:
             for i, (item, value, place) in enumerate(zip(items, fitness, descriptor, strict=True))
         ]
         self._num_added += len(new)
-        usable = [bool(np.isfinite(one.fitness) and np.isfinite(checks.float32(one.descriptor)).all()) for one in new]
-        infeasible = self._sign * fitness == -np.inf
-        self._num_failed += sum(not (is_usable or no) for is_usable, no in zip(usable, infeasible, strict=True))
-        joining = [one for one, is_usable in zip(new, usable, strict=True) if is_usable]
+        worth = checks.float32(self._sign * fitness)  # in which rules compute
+        infeasible = worth == -np.inf
+        failed = ~infeasible & (np.isnan(worth) | ~np.isfinite(checks.float32(descriptor)).all(axis=1))
+        self._num_failed += int(failed.sum())
+        joining = [one for one, is_out in zip(new, infeasible | failed, strict=True) if not is_out]
         if not joining:
             return [False] * len(new)
         everybody = [*self._members, *joining]
-        worth = np.array([self._worth(one) for one in everybody], np.float32)
-        places = np.array([one.descriptor for one in everybody], np.float32)
-        self._members = [everybody[i] for i in contest.hold(worth, places, len(joining)).stay]
+        values = np.array([self._worth(one) for one in everybody])
+        places = np.array([one.descriptor for one in everybody])
+        self._members = [everybody[i] for i in contest.hold(values, places, len(joining)).stay]
         fittest = max(joining, key=self._worth)
         if self._best is None or self._worth(fittest) > self._worth(self._best):
             self._best = fittest
