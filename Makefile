@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-as-users test-long test-oldest test-newest test-robots test-qdax docs check format bench-arm clean
+.PHONY: help demo test test-slow test-as-users test-long test-oldest test-newest test-robots test-qdax docs check format bench-arm clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ AS_USERS := tests/golden tests/evolution/test_numbers.py tests/search/test_savin
 
 test-as-users: $(VENV)/.dev ## golden numbers, kills and resuming, equal bits, kernels: compiled as users do
 	$(BIN)/python -m pytest $(SPREAD) --as-users $(AS_USERS)
+
+test-slow: $(VENV)/.dev ## part of CI: the code of docs and notebooks, several processes, and what else takes long
+	$(BIN)/python -m pytest $(SPREAD) --slow
 
 test-long: $(VENV)/.dev ## the fast suite and the slow tests, compiled as users do
 	$(BIN)/python -m pytest -n $(WORKERS) --long

@@ -22,6 +22,7 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 def pytest_addoption(parser):
     parser.addoption("--as-users", action="store_true", help="compile as users do: slower to compile, faster to run")
+    parser.addoption("--slow", action="store_true", help="run only the tests marked `slow`")
     parser.addoption("--long", action="store_true", help="compile as users do, and run also the tests marked `long`")
 
 
@@ -45,6 +46,11 @@ SLOWEST = (
 def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: item.path.name not in SLOWEST)
     left_out = {}
+    if config.getoption("--slow"):
+        config.hook.pytest_deselected(items=[item for item in items if "slow" not in item.keywords])
+        items[:] = [item for item in items if "slow" in item.keywords]
+    elif not config.getoption("--long"):
+        left_out["slow"] = "slow: make test-slow"
     if not config.getoption("--long"):
         left_out["long"] = "long suite: make test-long"
     if not compiles_as_users(config):

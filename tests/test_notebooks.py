@@ -57,6 +57,7 @@ def run(code, name, names):
     return None if last is None else eval(compile(ast.Expression(last.value), name, "eval"), names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

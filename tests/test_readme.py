@@ -31,15 +31,20 @@ def printed_in_docs(code):
     return None
 
 
-def blocks(language):
+def blocks(language, at_once=lambda page: True):
+    """Of other pages than those that are run at once, the blocks are marked as slow."""
     for page in PAGES:
+        marks = [] if at_once(page) else [pytest.mark.slow]
         fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S)
         for number, (kind, code) in enumerate(fenced):
             if kind == language:
-                yield pytest.param(code, id=f"{page.name}-{number}{'-with-qdax' if 'qdax' in code else ''}")
+                name = f"{page.name}-{number}{'-with-qdax' if 'qdax' in code else ''}"
+                yield pytest.param(code, id=name, marks=marks)
 
 
-@pytest.mark.parametrize("code", list(blocks("python")))
+@pytest.mark.parametrize(
+    "code", list(blocks("python", lambda page: page.name in ("README.md", "concepts.md", "qdax.md")))
+)
 def test_python_runs(code, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with_qdax = "qdax" in code

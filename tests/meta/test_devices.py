@@ -96,7 +96,9 @@ ON = {
 
 
 # BBOB alone runs the same programs as one part of several: it is in the long suite.
-@pytest.mark.parametrize("case", [pytest.param("bbob", marks=pytest.mark.long), "several families"])
+@pytest.mark.parametrize(
+    "case", [pytest.param("bbob", marks=pytest.mark.long), pytest.param("several families", marks=pytest.mark.slow)]
+)
 def test_two_processes_with_two_devices_give_the_bits_of_one(tmp_path, lqd_train, case):
     settings = ON[case] | {"meta_population_size": 8, "num_meta_generations": 3}
     cluster = ("--distributed", "--coordinator-address", f"127.0.0.1:{free_port()}", "--num-processes", "2")

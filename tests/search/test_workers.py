@@ -56,7 +56,9 @@ def test_a_number_means_so_many_processes():
     assert len(set(result.extras["pid"].tolist())) <= 2
 
 
-@pytest.mark.parametrize("steady_state", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "steady_state", [pytest.param(False, marks=pytest.mark.slow), pytest.param(True, marks=pytest.mark.long)]
+)
 def test_who_kills_its_worker_fails_and_the_others_go_on(steady_state):
     # Wide steps, so that children die as well, not only the start points.
     given = GIVEN | {"batch_size": 4, "num_evaluations": 16, "line_sigma": 0.5}
