@@ -13,6 +13,7 @@ def found(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])  # processes of a pool look there as well
 
 
+@pytest.mark.slow
 def test_poles_are_balanced_in_processes_and_the_run_goes_on(tmp_path, capsys):
     pytest.importorskip("gymnasium")
     import gymnasium_cartpole

@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import numpy as np
+import pytest
 
 from lqd.bench import generalisation, runner, settings
 from lqd.cli import main
@@ -33,6 +34,7 @@ def test_the_table_has_a_row_for_every_setting_and_rule(tmp_path, monkeypatch, c
     assert text.count("\n| arm |") == len(generalisation.RULES)
 
 
+@pytest.mark.slow
 def test_intervals_hold_for_all_settings_together():
     """Rules that are equal, in ten settings, twenty times: whoever picks the farthest interval is rarely misled."""
     rng = np.random.default_rng(0)

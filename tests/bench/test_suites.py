@@ -286,6 +286,7 @@ def test_more_seeds_are_added_to_those_there_are(tmp_path, monkeypatch):
             np.testing.assert_allclose(found[measure] - mark, expected[measure], rtol=1e-6, err_msg=f"{name} {measure}")
 
 
+@pytest.mark.slow
 def test_seeds_are_added_where_map_elites_has_no_piece_yet(tmp_path):
     few = settings.Setting(functions=settings.ARM, num_seeds=2, num_generations=3, population_size=8, batch_size=4)
     whole, grown = (runner.Bench(dataclasses.replace(few, num_seeds=3), tmp_path / name) for name in ("all", "grown"))

@@ -82,6 +82,7 @@ def test_an_earlier_run_is_not_overwritten(folder, capsys):
 TINY = ["--population-size", "8", "--batch-size", "4", "--num-evaluations", "12", "--archive-cells", "4", "--quiet"]
 
 
+@pytest.mark.slow
 def test_nothing_of_an_earlier_run_stays_when_it_is_overwritten(tmp_path, monkeypatch):
     main(["run", "--num-seeds", "3", "--out", str(tmp_path), *TINY])
     theirs = {"notes.txt": b"mine", "result_9.safetensors": b"not ours", "result_x.safetensors": b"mine too"}

@@ -89,7 +89,9 @@ def a_process(tmp_path, *words, **how):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
-@pytest.mark.parametrize("words", [["run", *TINY, "--out", "run"], ["rules"], ["run", "--help"]])
+@pytest.mark.parametrize(
+    "words", [pytest.param(["run", *TINY, "--out", "run"], marks=pytest.mark.slow), ["rules"], ["run", "--help"]]
+)
 def test_a_full_disk_under_stdout(tmp_path, words):
     with open("/dev/full", "w") as full:
         done = a_process(tmp_path, *words, stdout=full)

@@ -65,6 +65,7 @@ def test_a_bench_is_compared_part_by_part(tmp_path, monkeypatch):
     assert "train: ga: fitness" in {difference.where for difference in found.differences}
 
 
+@pytest.mark.slow
 def test_a_training_run_is_the_same_again(tmp_path):
     small = {"population_size": 8, "batch_size": 4, "num_layers": 1, "num_features": 4, "num_heads": 2, "num_hidden": 4}
     small |= {"validation_tasks": 4, "validation_generations": 3, "meta_population_size": 4, "num_tasks": 2}

@@ -232,6 +232,7 @@ def test_faults_are_counted_and_named():
     assert float(state.best.fitness[0, 0]) == 1.0
 
 
+@pytest.mark.slow
 def test_a_time_limit_stops_between_calls_and_says_so():
     result = run(RULES["ga"], num_generations=10_000_000, time_limit_s=0.2)
     assert result.stopped_by == "time limit"

@@ -177,6 +177,7 @@ np.savez(sys.argv[2], **states[0], **{f"report.{name}": value for name, value in
 """
 
 
+@pytest.mark.slow
 def test_four_devices_give_the_bits_of_one(tiny, tmp_path, start_python):
     # Plain tasks: what takes time here is that each device compiles the programs for itself.
     plain = {"functions": ("sphere",), "noise": False, "rotate": False}

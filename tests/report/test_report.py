@@ -51,6 +51,7 @@ def test_every_rule_of_the_suites_has_a_look_of_its_own():
     assert len(set(style.COLOURS.values())) == len(style.EVERY) >= len(style.LOOKS)
 
 
+@pytest.mark.slow
 def test_files(folder, capsys, tmp_path):
     main(["figure", "pareto", str(folder)])
     for ending, magic in (("png", b"\x89PNG"), ("pdf", b"%PDF")):
@@ -69,6 +70,7 @@ def test_files(folder, capsys, tmp_path):
         draw.draw("pareto", folder, tmp_path / "a.bmp")
 
 
+@pytest.mark.slow
 def test_a_bench_makes_each_figure_once(folder, monkeypatch, capsys):
     """And saves it twice, as PNG and PDF, and puts it into the page."""
     made = []

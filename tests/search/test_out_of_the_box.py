@@ -88,6 +88,7 @@ def plain() -> np.ndarray:
 
 
 @pytest.mark.parametrize(("units", "descriptor_units"), [(1e6, 1e-6), (1e-6, 1e6)])
+@pytest.mark.slow
 def test_in_other_units_it_finds_as_much(plain, units, descriptor_units):
     """Powers of ten round, so bits differ; the QD score stays within the interval of the seeds."""
     other = np.mean([qd_score(seed, units, descriptor_units) for seed in SEEDS])

@@ -114,6 +114,7 @@ def test_what_the_function_raises_then_is_said_as_always(tmp_path):
 
 
 @pytest.mark.parametrize("backend", ["host", "jax"])
+@pytest.mark.slow
 def test_a_built_in_task_is_known_by_its_name_and_settings(backend, tmp_path):
     def task(name, **settings):
         return lqd.tasks.make(name, **{"dim": 3} | settings)

@@ -18,6 +18,8 @@ from lqd.evolution import driver
 from lqd.search import saving
 from lqd.tasks.bbob import instances
 
+pytestmark = pytest.mark.as_users  # equal bits, and whole runs: as users compile them
+
 GIVEN = {"dim": 3, "bounds": (-1, 1), "population_size": 16, "batch_size": 8, "archive_cells": 5}
 GIVEN |= {"descriptor_bounds": ([-1, -1], [1, 1]), "rule": "dns", "iso_sigma": 0.3, "num_evaluations": 16 + 8 * 20}
 

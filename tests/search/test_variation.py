@@ -99,7 +99,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in CASES if name not in ("box", "led, cells", "own")]
+
+
+@pytest.mark.parametrize("name", ["box", "led, cells", "own", *SLOW])
 def test_host_and_compiled_agree_to_the_bit(name):
     arguments = SMALL | CASES[name] | {"num_evaluations": N + 20 * B}
     host, compiled = (lqd.optimize(cone, backend=backend, **arguments) for backend in BACKENDS)

@@ -328,6 +328,7 @@ def is_there(pid):
 
 @pytest.mark.skipif(not pathlib.Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize("kind", ["ours", "forked"])
+@pytest.mark.slow
 def test_workers_of_a_killed_run_hold_nothing_and_ours_end_with_it(kind, tmp_path):
     """Forked ones may go on; the folder is free all the same."""
     (tmp_path / "script.py").write_text(SCRIPT)

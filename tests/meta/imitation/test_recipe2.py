@@ -1,6 +1,7 @@
 """Imitation with the second recipe of features; by itself, because it compiles long."""
 
 import jax
+import pytest
 
 from lqd.meta.imitation import fitting
 from lqd.meta.imitation.settings import Imitation
@@ -8,6 +9,7 @@ from lqd.rules.learned import network
 from lqd.rules.learned.network import Architecture
 
 
+@pytest.mark.slow
 def test_recipe_2_learns_too():
     key, architecture = jax.random.key(0), Architecture(num_layers=1, recipe=2)
     config = Imitation(

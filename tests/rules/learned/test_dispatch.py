@@ -36,6 +36,7 @@ NAMES = [pytest.param(name, marks=pytest.mark.long) if name in SLOW else name fo
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_every_architecture(name):
     architecture = rulesets.ARCHITECTURES[name]
     params = rulesets.noisy(architecture)
@@ -48,6 +49,7 @@ def test_every_architecture(name):
 
 @BOTH
 @pytest.mark.parametrize("num", [1, 3, 160, 200, 300])
+@pytest.mark.as_users
 def test_every_kind_of_size(num, architecture):
     """One tile, the usual five, larger tiles, and the attention alone (of recipe 2, the plain version)."""
     params = rulesets.noisy(architecture, sharpness=3.0)
@@ -142,6 +144,7 @@ def test_any_sharpness_gives_finite_scores(sharpness):
 
 
 @pytest.mark.parametrize(("num", "recipe"), [(20, 1), (300, 1), (20, 2), (20, 3)])
+@pytest.mark.slow
 def test_mapping_in_any_nesting_changes_nothing(num, recipe):
     small = Architecture(num_layers=1, recipe=recipe)
     rules = [rulesets.noisy(small, seed) for seed in range(2)]

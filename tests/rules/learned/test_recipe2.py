@@ -38,6 +38,7 @@ def population(num=30, dim=2, seed=0):
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 8])
+@pytest.mark.as_users
 def test_equals_an_independent_forward_pass_for_any_number_of_descriptors(rule, dim):
     fitness, descriptor = population(dim=dim)
     found = rule(None, fitness, descriptor)
@@ -75,6 +76,7 @@ def test_moving_and_stretching_the_descriptor_changes_nothing_where_all_fitness_
 
 @pytest.mark.parametrize("num_values", [1, 2, 5, 1000])
 @pytest.mark.parametrize("dim", [1, 2, 8])
+@pytest.mark.as_users
 def test_scores_move_with_the_individuals(rule, dim, num_values):
     """Also where many are equal in fitness; 128 of 160 survive, and they are the same individuals."""
     _, descriptor = population(num=160, dim=dim)
