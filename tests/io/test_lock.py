@@ -53,9 +53,12 @@ def test_forked_workers_do_not_hold_the_lock_and_do_not_let_go_of_it(tmp_path, e
     """Whether they live on when the holder is killed, or leave the block that it is in."""
     script = HOLD.replace(
         'print("held"',
-        f"""child = os.fork()
+        f"""readable, writable = os.pipe()
+    child = os.fork()
     if not child:
+        os.write(writable, b"1")  # it runs: what it does at once after a fork is done
         {end}
+    os.read(readable, 1)
     if not {"sleep" in end}:
         os.waitpid(child, 0)
     print(child""",
