@@ -62,6 +62,22 @@ class Browser:
         ]
         self._ask("POST", "/actions", {"actions": [{"type": "pointer", "id": "mouse", "actions": moves}]})
 
+    def press(self, *keys: str) -> None:
+        """Real key presses, wherever the focus is."""
+        both = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+        self._ask("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": both}]})
+
+    def touch(self, *places: tuple[int, int]) -> None:
+        """A finger from the first place to the last."""
+        moves = [{"type": "pointerMove", "duration": 40 * (k > 0), "x": x, "y": y} for k, (x, y) in enumerate(places)]
+        finger = [moves[0], {"type": "pointerDown", "button": 0}, *moves[1:], {"type": "pointerUp", "button": 0}]
+        pointer = {"type": "pointer", "id": "finger", "parameters": {"pointerType": "touch"}, "actions": finger}
+        self._ask("POST", "/actions", {"actions": [pointer]})
+
+    def emulate(self, command: str, **params) -> None:
+        """A command of Chromium's own protocol, as `emulate("Emulation.setEmulatedMedia", media="print")`."""
+        self._ask("POST", "/goog/cdp/execute", {"cmd": command, "params": params})
+
     def quit(self) -> None:
         self._ask("DELETE", "")
 

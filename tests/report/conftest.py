@@ -15,3 +15,11 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="package")
 def page(folder):
     return pages.page(Folder(folder))
+
+
+@pytest.fixture
+def emulated(window):
+    """What the window emulates, until the end of the test."""
+    yield window.emulate
+    window.emulate("Emulation.clearDeviceMetricsOverride")
+    window.emulate("Emulation.setEmulatedMedia", media="", features=[])

@@ -27,33 +27,6 @@ def window(page, tmp_path_factory):
         yield window
 
 
-@pytest.fixture
-def emulated(window):
-    """A command of Chromium's own protocol, as `emulated("Emulation.setEmulatedMedia", media="print")`."""
-
-    def send(command, **params):
-        window._ask("POST", "/goog/cdp/execute", {"cmd": command, "params": params})
-
-    yield send
-    send("Emulation.clearDeviceMetricsOverride")
-    send("Emulation.setEmulatedMedia", media="", features=[])
-
-
-def press(window, *keys):
-    """Real key presses, wherever the focus is."""
-    both = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
-    window._ask("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": both}]})
-
-
-def touch(window, *places):
-    """A finger from the first place to the last."""
-    moves = [{"type": "pointerMove", "duration": 40 * (k > 0), "x": x, "y": y} for k, (x, y) in enumerate(places)]
-    window._ask("POST", "/actions", {"actions": [
-        {"type": "pointer", "id": "finger", "parameters": {"pointerType": "touch"},
-         "actions": [moves[0], {"type": "pointerDown", "button": 0}, *moves[1:], {"type": "pointerUp", "button": 0}]}
-    ]})  # fmt: skip
-
-
 def begin(window, population="lqd-f", rule=None):
     """A population as it was evolved, in view, and nobody selected."""
     window.run(
@@ -104,7 +77,8 @@ GREY = """
   const { data } = paper.getImageData(0, 0, map.width, map.height);
   let grey = 0;
   for (let k = 0; k < data.length; k += 4) grey += data[k] === 238 && data[k + 1] === 238 && data[k + 2] === 238;
-"""  # the ground of a map that has no background yet
+  grey = grey < 100 ? 0 : grey;
+"""  # the ground of a map that has no background yet; the soft edge of a dot may have its colour by chance
 
 
 def test_it_loads_without_complaints(window):
@@ -344,38 +318,38 @@ def test_the_keyboard_is_enough(window):
     """Tab reaches the map, arrows choose, Enter picks up and drops, Escape puts back; all of it is announced."""
     begin(window)
     window.run("[...document.querySelectorAll('#verdicts a')].at(-1).focus({preventScroll: true})")
-    press(window, TAB)
+    window.press(TAB)
     look = "const one = document.activeElement; return [one.id, getComputedStyle(one).outline]"
     name, outline = window.run(look)
     assert name == "map"
     assert "solid 3px" in outline
-    press(window, ARROW["down"])
+    window.press(ARROW["down"])
     assert "place 1 of 9" in heard(window)
-    press(window, END, ARROW["up"], ARROW["left"])
+    window.press(END, ARROW["up"], ARROW["left"])
     assert "place 7 of 9" in heard(window)
     i = window.run("return window.lqd.state.selected")
     home = window.run("return [window.lqd.state.first[arguments[0]], window.lqd.state.second[arguments[0]]]", i)
     before = window.run("return [...window.lqd.state.scores]")
     scrolled = window.run("return scrollY")
-    press(window, ENTER)
+    window.press(ENTER)
     assert heard(window).startswith(f"Picked up: Individual {i + 1}:")
-    press(window, ARROW["right"], ARROW["right"], ARROW["up"])
+    window.press(ARROW["right"], ARROW["right"], ARROW["up"])
     x, y, step = window.run(
         "const s = window.lqd.state, i = arguments[0]; return [s.first[i], s.second[i], 0.02 * s.end]", i
     )
     assert (x, y) == (pytest.approx(home[0] + 2 * step), pytest.approx(home[1] + step))
     assert window.run("return [...window.lqd.state.scores]") != before
-    press(window, ENTER)
+    window.press(ENTER)
     assert heard(window).startswith(f"Dropped: Individual {i + 1}:")
     assert finished(window)[0] == 7
-    press(window, ENTER, ARROW["left"], ESCAPE)
+    window.press(ENTER, ARROW["left"], ESCAPE)
     assert heard(window).startswith("Put back:")
     assert window.run("return [window.lqd.state.first[arguments[0]], window.lqd.state.second[arguments[0]]]", i) == [
         x,
         y,
     ]
     assert window.run("return scrollY") == scrolled
-    press(window, TAB)
+    window.press(TAB)
     assert window.run("return document.activeElement.id") == "population"
     assert window.complaints() == []
 
@@ -386,7 +360,7 @@ def test_a_finger_drags_what_it_tapped_and_scrolls_the_rest(window, emulated):
 
     def swipe(x, y):
         before = window.run("return scrollY")
-        touch(window, (x, y), (x, y - 60), (x, y - 120))
+        window.touch((x, y), (x, y - 60), (x, y - 120))
         for _ in range(100):
             if window.run("return scrollY") > before + 50:
                 break
@@ -402,11 +376,11 @@ def test_a_finger_drags_what_it_tapped_and_scrolls_the_rest(window, emulated):
     assert swipe(*homes[0]) > 50  # an individual that is not selected
     assert window.run("return window.lqd.state.selected") is None
     begin(window)
-    touch(window, homes[0])
+    window.touch(homes[0])
     selected = window.run("return window.lqd.state.selected")
     x, y = place(window, selected)
     scrolled = window.run("return scrollY")
-    touch(window, (x, y), (x + 15, y - 20), (x + 30, y - 40))
+    window.touch((x, y), (x + 15, y - 20), (x + 30, y - 40))
     assert place(window, selected) == [x + 30, y - 40]
     assert window.run("return scrollY") == scrolled
     assert window.run("return window.lqd.state.dragging") is False

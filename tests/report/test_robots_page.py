@@ -92,22 +92,9 @@ def test_arrow_keys_turn_the_view(window):
     look = "return [policies[0].azimuth, policies[0].elevation, scrollY]"
     azimuth, elevation, scrolled = window.run(look)
     window.run("policies[0].canvas.focus()")
-    keys = [{"type": kind, "value": key} for key in "\ue014\ue014\ue015" for kind in ("keyDown", "keyUp")]
-    window._ask("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": keys}]})
+    window.press(*"\ue014\ue014\ue015")
     assert window.run(look) == [pytest.approx(azimuth - 0.2), pytest.approx(elevation + 0.1), scrolled]
     assert window.run("return document.activeElement.getAttribute('aria-label')").startswith("Policy 1, fitness 1,")
-
-
-@pytest.fixture
-def emulated(window):
-    """A command of Chromium's own protocol."""
-
-    def send(command, **params):
-        window._ask("POST", "/goog/cdp/execute", {"cmd": command, "params": params})
-
-    yield send
-    send("Emulation.clearDeviceMetricsOverride")
-    send("Emulation.setEmulatedMedia", media="", features=[])
 
 
 def test_on_a_phone_a_finger_scrolls_and_nothing_is_too_wide(window, emulated):
@@ -118,11 +105,7 @@ def test_on_a_phone_a_finger_scrolls_and_nothing_is_too_wide(window, emulated):
         const box = policies[0].canvas.getBoundingClientRect();
         return [scrollY, Math.round(box.left + box.width / 2), Math.round(box.top + box.height / 2)];
     """)
-    moves = [{"type": "pointerMove", "duration": 40, "x": x, "y": y - 60 * k} for k in (1, 2)]
-    finger = [{"type": "pointerMove", "duration": 0, "x": x, "y": y}, {"type": "pointerDown", "button": 0}]
-    finger += [*moves, {"type": "pointerUp", "button": 0}]
-    pointer = {"type": "pointer", "id": "finger", "parameters": {"pointerType": "touch"}, "actions": finger}
-    window._ask("POST", "/actions", {"actions": [pointer]})
+    window.touch((x, y), (x, y - 60), (x, y - 120))
     assert any(window.run("return scrollY") > begin + 50 for _ in range(200))
 
 
