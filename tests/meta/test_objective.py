@@ -21,7 +21,7 @@ MEMBERS, TASKS = 6, 4
 OBJECTIVES = [
     Objective(name, form, normalisation=normalisation, aggregation=aggregation)
     for (name, form), normalisation, aggregation in itertools.product(
-        [("fitness", "product"), ("novelty", "product"), ("qd", "product"), ("qd", "sum")],
+        [("fitness", "product"), ("novelty", "product"), ("qd", "product"), ("qd", "sum"), ("qd", "ranks")],
         ["rank", "z-score"],
         ["mean", "median"],
     )
@@ -118,6 +118,16 @@ def test_each_name_looks_at_its_own_measure(name):
     np.testing.assert_allclose(Objective(name).meta_fitness(measures), [-0.5, 0, 0.5], atol=1e-7)
 
 
+def test_the_sum_of_ranks_by_hand():
+    """Whatever the distances between the values; the last one has failed."""
+    fitness, novelty = np.array([-1e20, -2.0, -1.0, NAN], np.float32), np.array([9.0, 3.0, 1.0, 5.0], np.float32)
+    measures = {name: jnp.asarray(value)[:, None] for name, value in {"fitness": fitness, "novelty": novelty}.items()}
+    for weight, expected in ((1.0, [-1, 1, 3, -3]), (0.0, [3, 1, -1, -3]), (0.75, [0, 1, 2, -3])):
+        aim = Objective("qd", "ranks", fitness_weight=weight)
+        values = meta_fitness(aim, measures)
+        assert np.argsort(values).tolist() == np.argsort(expected).tolist(), weight
+
+
 def test_the_sum_form_by_hand():
     measures = {
         "fitness": jnp.array([[0.0], [0.0], [3.0]]),  # z: -0.707, -0.707, 1.414
@@ -194,7 +204,7 @@ def test_nobody_left_is_not_valid():
 
 BAD = {
     "name": ({"name": "fit"}, "objective must be one of 'fitness', 'novelty', 'qd', 'archive', got 'fit'"),
-    "form": ({"qd_form": "max"}, "qd_form must be one of 'product', 'sum', got 'max'"),
+    "form": ({"qd_form": "max"}, "qd_form must be one of 'product', 'sum', 'ranks', got 'max'"),
     "normalisation": ({"normalisation": "z"}, "normalisation must be one of 'rank', 'z-score', got 'z'"),
     "aggregation": ({"aggregation": "min"}, "aggregation must be one of 'mean', 'median', got 'min'"),
     "negative": ({"fitness_weight": -0.1}, "fitness_weight must be .* at least 0, got -0.1"),

@@ -15,7 +15,8 @@ class Objective:
     """fitness, novelty, qd (quality-diversity of the final population), archive (QD score of a passive archive,
     averaged over the run), or module:name, a function of your own."""
     qd_form: str | None = None
-    """Form of qd: product (the QD score) or sum (of standardised fitness and novelty)."""
+    """Form of qd: product (the QD score), sum (of standardised fitness and novelty) or ranks (the sum of their
+    ranks)."""
     fitness_weight: float | None = None
     """Weight of fitness in the sum, between 0 and 1."""
     normalisation: str | None = None

@@ -24,6 +24,7 @@ from lqd.meta import course
 
 NAMES = ("fitness", "novelty", "qd")  # measured of every final population, and compared in the log
 CHOICES = (*NAMES, "archive")
+QD_FORMS = ("product", "sum", "ranks")
 OWN = "own"  # the name of an objective that is a function of the user's
 FINAL = ("fitness", "descriptor")
 COURSE = ("archive", "qd_score_over_time", "coverage_over_time", "best_over_time", "regret")
@@ -36,8 +37,9 @@ Measures = dict[str, Float[Array, "*batch"]]
 class Objective:
     """What the meta-optimiser maximises.
 
-    `qd` has two forms: `product` is the QD score (normalised max fitness times dominated novelty), `sum` the weighted
-    sum of the standardised fitness and novelty that the authors' code uses. `archive` is the QD score of a passive
+    `qd` has three forms: `product` is the QD score (normalised max fitness times dominated novelty), `sum` the weighted
+    sum of the standardised fitness and novelty that the authors' code uses, `ranks` that of their ranks among the
+    members, in which a task's few best do not count for more than its many others. `archive` is the QD score of a passive
     archive, its mean over the run. `own` is a function of the user's, `(fitness (N,), descriptor
     (N, D)) -> number` or one of any of `GIVEN`; of one that was saved, only what identifies it is known.
     """
@@ -54,7 +56,7 @@ class Objective:
             one_of("objective", self.name, CHOICES)
         elif not callable(self.own) and not isinstance(self.own, str):
             raise InvalidInput(f"objective must be a function or one of {', '.join(CHOICES)}, got {self.own!r}.")
-        one_of("qd_form", self.qd_form, ("product", "sum"))
+        one_of("qd_form", self.qd_form, QD_FORMS)
         one_of("normalisation", self.normalisation, ("rank", "z-score"))
         one_of("aggregation", self.aggregation, ("mean", "median"))
         if real("fitness_weight", self.fitness_weight) > 1:
@@ -125,9 +127,9 @@ class Objective:
 
     def _values(self, measures) -> tuple[Float[Array, "M K"], Bool[Array, "M K"]]:
         valid = is_valid(measures)
-        if self.name == "qd" and self.qd_form == "sum":
-            weight = jnp.float32(self.fitness_weight)
-            fitness, novelty = (z_score(measures[name], valid) for name in ("fitness", "novelty"))
+        if self.name == "qd" and self.qd_form != "product":
+            weight, normalise = jnp.float32(self.fitness_weight), z_score if self.qd_form == "sum" else _num_worse
+            fitness, novelty = (normalise(measures[name], valid) for name in ("fitness", "novelty"))
             return weight * fitness + (1 - weight) * novelty, valid
         return measures[self.name], valid
 
@@ -143,10 +145,15 @@ def rank(values: Float[Array, "M K"], valid: Bool[Array, "M K"]) -> Float[Array,
 
     Counted pair by pair instead of sorted: exact with ties, and small beside the runs that made the values.
     """
+    return _num_worse(values, valid) / max(values.shape[0] - 1, 1) - 0.5
+
+
+def _num_worse(values: Float[Array, "M K"], valid: Bool[Array, "M K"]) -> Float[Array, "M K"]:
+    """How many of the other members are worse, ties counting half: no rounding, so sums of two may be tied."""
     values = jnp.where(valid, values, -jnp.inf)
     mine, other = values[:, None, :], values[None, :, :]
     wins = jnp.sum((mine > other).astype(values.dtype) + 0.5 * (mine == other).astype(values.dtype), axis=1)
-    return (wins - 0.5) / max(values.shape[0] - 1, 1) - 0.5
+    return wins - 0.5
 
 
 def z_score(values: Float[Array, "M K"], valid: Bool[Array, "M K"]) -> Float[Array, "M K"]:
