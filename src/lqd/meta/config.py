@@ -60,7 +60,7 @@ STAGE_FIELDS = (*STAGE_NUMBERS, "shapes")
 
 @dataclasses.dataclass(frozen=True)
 class Validation:
-    """Held-out tasks, the same for every run: `num_tasks` of them every `every` meta-generations.
+    """Held-out tasks, the same for every run: `num_tasks` of them every `every` meta-generations; 0: never.
 
     The entries `on` add further tasks, which count as much; the score is the mean, or the worst, over all of them.
     """
@@ -74,7 +74,7 @@ class Validation:
     def __post_init__(self):
         object.__setattr__(self, "on", suite.entries(self.on))
         checks.one_of("validation_aggregate", self.aggregate, ("mean", "worst"))
-        checks.whole("validation_every", self.every, 1)
+        checks.whole("validation_every", self.every, 0)
         checks.whole("validation_generations", self.num_generations, 1)
 
 

@@ -11,8 +11,9 @@ programs whatever the number of devices, so the same bits. One program partition
 but XLA optimises a program of one partition differently from one of several (seen on CPU: other roundings).
 """
 
+import concurrent.futures
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -150,6 +151,17 @@ def _report(strategy: Strategy, state: State, fitness, measured: Measures) -> Re
     }
 
 
+def compile_together(program, calls: Sequence[tuple]) -> None:
+    """Compiles what these calls need side by side, where there are several: one after the other takes minutes.
+
+    Traced here, since settings of JAX such as `jax.default_device` belong to a thread; a call finds what was compiled.
+    """
+    if len(calls) > 1:
+        lowered = [program.lower(*call) for call in calls]
+        with concurrent.futures.ThreadPoolExecutor(len(lowered)) as pool:
+            list(pool.map(lambda one: one.compile(), lowered))
+
+
 class Generation:
     """The compiled meta-generation of one stage on all devices: `place` a state, then call as often as needed.
 
@@ -166,6 +178,7 @@ class Generation:
         self._seed = np.uint32(config.seed)
         self._chunk = min(config.chunk_size, stage.meta_population_size)
         self._num_chunks = check_division(stage.meta_population_size, config.chunk_size, jax.device_count())
+        self._compiled: set[mixture.Shape] = set()
         self._gather = jax.jit(lambda measured: measured, out_shardings=NamedSharding(self._mesh, PartitionSpec()))
 
     def place(self, state: Mapping[str, np.ndarray]) -> list[State]:
@@ -180,6 +193,10 @@ class Generation:
         number = np.int32(meta_generation)
         budget = np.int32(config.population_size + horizon * config.batch_size)
         prepared = [self._prepare(families, state, number, budget) for state in states]
+        if shape not in self._compiled:
+            parts = [part for parts in prepared for part in parts]
+            compile_together(run_chunk, [(config, self._chunk, part, np.int32(0), num_generations) for part in parts])
+            self._compiled.add(shape)
         measured = self._whole(
             [
                 self._run(config, parts, device, num_generations)

@@ -206,11 +206,12 @@ class _Trainer:
         return _to_host(multihost_utils.broadcast_one_to_all(state))
 
     def _is_due(self) -> bool:
-        return self.num_done % self.config.validation.every == 0 or self.num_done == self.config.num_meta_generations
+        every = self.config.validation.every
+        return every > 0 and (self.num_done % every == 0 or self.num_done == self.config.num_meta_generations)
 
     def _validate(self, flat: np.ndarray) -> dict[str, Any]:
         """Judges the rule with these weights, and keeps it if it is the best so far."""
-        if not self.leads:
+        if not self.leads or not self.config.validation.every:
             return {}
         if self._validator is None:  # not before it is needed: the panel takes a while
             folder = self.store.folder
@@ -296,6 +297,8 @@ class _Trainer:
         card = run_record.card(self.config, self._notes(), self.num_done)
         if self.leads:
             self._write_rule("last.safetensors", last)
+            if "best" not in self.arrays:  # nothing was validated
+                self._write_rule(trained.RULE, last)
             manifest.write(self.store.folder / "card.json", card)
         return Outcome(rule, self.store.folder, self.num_done, self.stop.reason, card)
 
