@@ -39,9 +39,9 @@ class Objective:
 
     `qd` has three forms: `product` is the QD score (normalised max fitness times dominated novelty), `sum` the weighted
     sum of the standardised fitness and novelty that the authors' code uses, `ranks` that of their ranks among the
-    members, in which a task's few best do not count for more than its many others. `archive` is the QD score of a passive
-    archive, its mean over the run. `own` is a function of the user's, `(fitness (N,), descriptor
-    (N, D)) -> number` or one of any of `GIVEN`; of one that was saved, only what identifies it is known.
+    members, in which a task's few best do not count for more than its many others. `archive` is the QD score of a
+    passive archive, its mean over the run. `own` is a function of the user's, `(fitness (N,), descriptor (N, D)) ->
+    number` or one of any of `GIVEN`; of one that was saved, only what identifies it is known.
     """
 
     name: str = "fitness"

@@ -184,11 +184,10 @@ def _forward_of(num_heads: int, exact: bool, interpret: bool) -> Callable:
         )
 
         def by_kernel():
-            outputs = fused(packed, x, filled)
+            found = fused(packed, x, filled)
             if not network.leads(params):
-                return outputs
-            straight = jax.vmap(recipe3.direct)(params, x)
-            return jnp.concatenate([outputs[..., :1], (outputs[..., 1:] + straight) * recipe3.GAIN], axis=-1)
+                return found
+            return jax.vmap(jax.vmap(recipe3.read_off, in_axes=(None, 0, 0)))(params, found, x)
 
         return jax.lax.cond(
             jnp.all(fits),

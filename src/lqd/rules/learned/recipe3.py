@@ -69,13 +69,15 @@ def features(
 
 def forward(params: Params, num_heads: int, x: Float[Array, "P C"], filled: Bool[Array, " P"]) -> Float[Array, "P O"]:
     """Features in, all outputs of each individual out."""
-    normed = layers.layer_norm(params["norm"], recipe2.hidden(params, num_heads, x, filled))
+    return read_off(params, recipe2.hidden(params, num_heads, x, filled), x)
+
+
+def read_off(params: Params, hidden: Float[Array, "P F"], x: Float[Array, "P C"]) -> Float[Array, "P O"]:
+    """All outputs, given the last layer. What rank and what is carried say of breeding counts whatever the network
+    makes of them."""
+    normed = layers.layer_norm(params["norm"], hidden)
     score = layers.linear(params["score"], normed)
     advice = jnp.matmul(normed, params["breeding"]["weight"], precision=PRECISION)
-    return jnp.concatenate([score, (advice + direct(params, x)) * GAIN], axis=1)
-
-
-def direct(params: Params, x: Float[Array, "P C"]) -> Float[Array, "P A"]:
-    """What rank and what is carried say of breeding, whatever the network makes of them."""
-    read = jnp.concatenate([x[..., 1:2], x[..., recipe2.NUM_FIRST : recipe2.NUM_FIRST + NUM_CARRIED]], axis=-1)
-    return jnp.matmul(read, params["breeding"]["direct"], precision=PRECISION) + params["breeding"]["bias"]
+    read = jnp.concatenate([x[:, 1:2], x[:, recipe2.NUM_FIRST : recipe2.NUM_FIRST + NUM_CARRIED]], axis=1)
+    direct = jnp.matmul(read, params["breeding"]["direct"], precision=PRECISION) + params["breeding"]["bias"]
+    return jnp.concatenate([score, (advice + direct) * GAIN], axis=1)

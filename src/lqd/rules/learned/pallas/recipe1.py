@@ -66,7 +66,7 @@ def fused(packed, x, filled, *, num_features: int, num_heads: int, exact: bool, 
     body = functools.partial(
         _body, rows=rows, num_features=num_features, width=num_features // num_heads, do=Arithmetic(exact, interpret)
     )
-    return split_precision.launch(body, num_warps, interpret, packed, (x, mask))[..., :num]
+    return split_precision.launch(body, num_warps, interpret, packed, (x, mask), (size,))[..., :num]
 
 
 def _lowered(do: Arithmetic, query, highest, width: int):

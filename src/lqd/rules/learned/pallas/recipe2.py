@@ -12,8 +12,9 @@ all times the sharpness. So keys are the same for all heads, a query differs fro
 and the highest logit of every row is 0: no pass to find it, no matrix for queries and keys. A squared distance is so
 known to 21 bits of the squared distance from the centre. With `exact` it is the sum of squared differences in float32.
 
-Recipe 3 brings further tokens, and reads more than a score off the last layer. What goes straight from its inputs to
-its outputs is added outside.
+Recipe 3 has further tokens, and reads more than a score off the last layer. Both are done outside, with what all
+tokens but the distances are embedded as going in, and the last layer coming out: sums over few columns, many times in a
+row, took this kernel five times as long to compile (13 s against 58 s for an H200, jax 0.10.2).
 """
 
 import functools
@@ -24,7 +25,7 @@ import numpy as np
 from jax.experimental import pallas as pl
 
 from lqd.rules.learned import recipe2
-from lqd.rules.learned.layers import Params
+from lqd.rules.learned.layers import PRECISION, Params
 from lqd.rules.learned.pallas import split_precision
 from lqd.rules.learned.pallas.split_precision import LOG2_E, Arithmetic, dot, dot_transposed
 from lqd.rules.learned.recipe2 import NUM_FIRST
@@ -69,10 +70,16 @@ def pack(params: Params, num_heads: int):
 
 
 def fused(packed, x, filled, *, num_features: int, num_heads: int, exact: bool, interpret: bool):
-    """Scores (M, K, P) of M rules on K populations each; of recipe 3 what is read off the last layer, (M, K, P, O)."""
-    num, first = x.shape[2], NUM_FIRST + packed[0].shape[-2] - recipe2.NUM_TOKENS
+    """Scores (M, K, P) of M rules on K populations each; of recipe 3 the last layer, (M, K, P, F)."""
+    num, embed = x.shape[2], packed[0]
+    first = NUM_FIRST + embed.shape[-2] - recipe2.NUM_TOKENS
     rows, num_warps, size = split_precision.tiling(num)
-    x = jnp.where(filled[..., None], x, 0.0)
+    x, begun = jnp.where(filled[..., None], x, 0.0), None
+    if first > NUM_FIRST:
+        begun = jnp.einsum("mkpc,mcf->mkpf", x[..., :2], embed[:, :2], precision=PRECISION)
+        begun += jnp.einsum("mkpc,mcf->mkpf", x[..., NUM_FIRST:first], embed[:, 4:], precision=PRECISION)
+        begun = split_precision.widened(begun, 2, size)
+        x = jnp.concatenate([x[..., :NUM_FIRST], x[..., first:]], axis=3)
     mask = jnp.where(filled, np.float32(0), MASK)
     x = split_precision.widened(x, 2, size).swapaxes(2, 3)
     mask = jnp.pad(mask, [(0, 0), (0, 0), (0, size - num)], constant_values=MASK)
@@ -82,27 +89,29 @@ def fused(packed, x, filled, *, num_features: int, num_heads: int, exact: bool, 
         rows=rows,
         num_features=num_features,
         width=num_features // num_heads,
-        first=first,
-        num_dimensions=x.shape[2] - first - 1,
+        num_dimensions=x.shape[2] - NUM_FIRST - 1,
         do=Arithmetic(exact, interpret),
     )
-    inputs = _sorted(x, first, rows, num_warps, interpret)
-    outputs = split_precision.launch(body, num_warps, interpret, packed, inputs)[..., :num]
-    return outputs if outputs.ndim == 3 else outputs.swapaxes(2, 3)
+    inputs = _sorted(x, rows, num_warps, interpret)
+    if begun is None:
+        return split_precision.launch(body, num_warps, interpret, packed, inputs, (size,))[..., :num]
+    body, inputs = functools.partial(_body_of_leading, body), [*inputs, begun]
+    found = split_precision.launch(body, num_warps, interpret, packed, inputs, begun.shape[2:])
+    return found[:, :, :num, :num_features]
 
 
 # Sorting
 
 
-def _sorted(x, first: int, rows: int, num_warps: int, interpret: bool):
+def _sorted(x, rows: int, num_warps: int, interpret: bool):
     """Columns of queries for sharpness 1 and nearest 0, in float32, and of keys, in halves; who stands where; and x.
 
-    Descriptors are the columns of x from `first` on. All with the fittest first, of equals by the tie-break, then by
+    All with the fittest first, of equals by the tie-break, then by
     the index; empty slots last. A kernel of its own, because XLA sorts slowly, and compiles for minutes if it is to
     count who is ahead of whom (jax 0.11.2, H200).
     """
     num_rules, num_populations, num_inputs, size = x.shape
-    total, num_columns = num_rules * num_populations, pair_columns(num_inputs - first - 1)
+    total, num_columns = num_rules * num_populations, pair_columns(num_inputs - NUM_FIRST - 1)
     shapes = [(size, num_columns), (size, num_columns), (size,), (num_inputs, size)]
     dtypes = [jnp.float32, jnp.float16, jnp.int32, jnp.float32]
 
@@ -110,7 +119,7 @@ def _sorted(x, first: int, rows: int, num_warps: int, interpret: bool):
         return pl.BlockSpec((None, *shape), lambda i: (i, *[0] * len(shape)))
 
     found = split_precision.call(
-        functools.partial(_sort_body, first=first, rows=rows),
+        functools.partial(_sort_body, rows=rows),
         num_warps,
         interpret,
         grid=(total,),
@@ -121,10 +130,10 @@ def _sorted(x, first: int, rows: int, num_warps: int, interpret: bool):
     return [array.reshape(num_rules, num_populations, *array.shape[1:]) for array in found]
 
 
-def _sort_body(x_ref, query_ref, key_ref, order_ref, sorted_ref, *, first: int, rows: int):
+def _sort_body(x_ref, query_ref, key_ref, order_ref, sorted_ref, *, rows: int):
     num_inputs, size = x_ref.shape
     tiles = [pl.ds(start, rows) for start in range(0, size, rows)]
-    num_dimensions = num_inputs - first - 1
+    num_dimensions = num_inputs - NUM_FIRST - 1
 
     def keys(tile):
         """Both parts of the tie-break, the second one first, and the fitness, which counts most."""
@@ -133,17 +142,20 @@ def _sort_body(x_ref, query_ref, key_ref, order_ref, sorted_ref, *, first: int, 
 
     for i, tile in enumerate(tiles):
         mine, index = keys(tile), i * rows + _iota(rows, 0)
-        ahead = jnp.zeros((rows, rows), jnp.int32)
-        for j, other in enumerate(tiles):
+
+        def count(j, ahead, mine=mine, index=index):
             is_ahead = j * rows + _iota(rows, 1) < index
-            for my, their in zip(mine, keys(other), strict=True):
+            for my, their in zip(mine, keys(pl.ds(j * rows, rows)), strict=True):
                 is_ahead = (their[None, :] > my[:, None]) | ((their[None, :] == my[:, None]) & is_ahead)
-            ahead = ahead + is_ahead.astype(jnp.int32)
+            return ahead + is_ahead.astype(jnp.int32)
+
+        # A loop, to compile fast.
+        ahead = jax.lax.fori_loop(0, len(tiles), count, jnp.zeros((rows, rows), jnp.int32))
         position = jnp.sum(ahead, axis=1)
         order_ref[position] = i * rows + jax.lax.broadcasted_iota(jnp.int32, (rows,), 0)
         for c in range(num_inputs):
             sorted_ref[c, position] = x_ref[c, tile]
-        place = [x_ref[first + c, tile][:, None] for c in range(num_dimensions)]
+        place = [x_ref[NUM_FIRST + c, tile][:, None] for c in range(num_dimensions)]
         query, key = _pairs(place, x_ref[num_inputs - 1, tile][:, None], query_ref.shape[1])
         query_ref[position, :] = query
         key_ref[position, :] = key
@@ -175,8 +187,8 @@ def _pairs(place, mask, num_columns: int):
 
 def _body(
     query_ref, key_ref, order_ref, x_ref, embed_ref, sharpness_ref, value_ref, density_ref, out_ref, up_ref, down_ref,
-    bias_ref, score_ref, scores_ref, *, rows: int, num_features: int, width: int, first: int, num_dimensions: int,
-    do: Arithmetic,
+    bias_ref, score_ref, found_ref, *, rows: int, num_features: int, width: int, num_dimensions: int, do: Arithmetic,
+    begun_ref=None,
 ):  # fmt: skip
     """One population. Tiles of rows are unrolled, so that they overlap; layers and heads are loops, to compile fast."""
     num_layers, num_heads = value_ref.shape[:2]
@@ -206,12 +218,15 @@ def _body(
         return do.packed((query_ref[tiles[i], :] + least * is_constant) * sharpness, low_query)
 
     def logits(i, j, query):
+        """Of a tile of queries with a tile of keys, whose number may be that of a loop."""
         if not do.exact:
-            return dot_transposed(query, keys[j])
-        places = range(first, first + num_dimensions)
-        differences = (x_ref[c, tiles[i]][:, None] - x_ref[c, tiles[j]][None, :] for c in places)
+            return dot_transposed(query, keys[j] if isinstance(j, int) else key_ref[pl.ds(j * rows, rows), :])
+        other = tiles[j] if isinstance(j, int) else pl.ds(j * rows, rows)
+        places = range(NUM_FIRST, NUM_FIRST + num_dimensions)
+        differences = (x_ref[c, tiles[i]][:, None] - x_ref[c, other][None, :] for c in places)
         squared = functools.reduce(jnp.add, (difference * difference for difference in differences))
-        return jnp.where(x_ref[first + num_dimensions, tiles[j]][None, :] < 0, HIDDEN, query[0] * (query[1] - squared))
+        is_empty = x_ref[NUM_FIRST + num_dimensions, other] < 0
+        return jnp.where(is_empty[None, :], HIDDEN, query[0] * (query[1] - squared))
 
     def masked(logits, on_diagonal, only_fitter):
         if not on_diagonal:
@@ -219,13 +234,23 @@ def _body(
         return jnp.where(before if only_fitter else other, logits, HIDDEN)
 
     def nearest(i):
-        """Squared distances of the nearest other and the nearest fitter one; one product serves both."""
+        """Squared distances of the nearest other and the nearest fitter one; one product serves both.
+
+        A loop over the keys: this is done once, and would take as long to compile as all layers.
+        """
         query = ready(i, jnp.ones((rows, 1), jnp.float32), jnp.zeros((rows, 1), jnp.float32))
-        found = [logits(i, j, query) for j in range(len(tiles))]
+        mine = i * rows + _iota(rows, 0)
+
+        def look(j, tops):
+            found, theirs = logits(i, j, query), j * rows + _iota(rows, 1)
+            seen = theirs != mine, theirs < mine
+            logits_seen = (jnp.where(is_seen, found, HIDDEN) for is_seen in seen)
+            return tuple(jnp.maximum(top, one) for top, one in zip(tops, logits_seen, strict=True))
+
+        tops = jax.lax.fori_loop(0, len(tiles), look, (jnp.full((rows, rows), HIDDEN),) * 2)
         least = []
-        for only_fitter in (False, True):
-            seen = [masked(found[j], i == j, only_fitter) for j in seen_by(i, only_fitter)]
-            top = jnp.max(functools.reduce(jnp.maximum, seen), axis=1, keepdims=True)
+        for top in tops:
+            top = jnp.max(top, axis=1, keepdims=True)
             squared = jnp.maximum(top * np.float32(-1 / LOG2_E), np.float32(recipe2.NEAR))
             least.append(jnp.where(top < NONE, np.float32(recipe2.FAR), squared))
         return least
@@ -278,22 +303,24 @@ def _body(
         up, down = ((ref[index, 0], ref[index, 1]) for ref in (up_ref, down_ref))
         return do.perceptron(xs, num_features, up, down, bias_ref[index, 1])
 
-    def column_of(tile, begin, end):
-        return [x_ref[c, tile][:, None] for c in range(begin, end)]
+    def embedded(tile, least):
+        distances = split_precision.embedded([*map(logarithm, least)], embed_ref, 2)
+        if begun_ref is not None:
+            return begun_ref[order_ref[tile], :] + distances
+        return split_precision.embedded([x_ref[c, tile][:, None] for c in range(2)], embed_ref) + distances
 
     least = [nearest(i) for i in range(len(tiles))]
-    xs = tuple(
-        split_precision.embedded(
-            [*column_of(tile, 0, 2), *map(logarithm, pair), *column_of(tile, NUM_FIRST, first)], embed_ref
-        )
-        for tile, pair in zip(tiles, least, strict=True)
-    )
+    xs = tuple(embedded(tile, pair) for tile, pair in zip(tiles, least, strict=True))
     xs = jax.lax.fori_loop(0, num_layers, lambda index, xs: layer(index, xs, least), xs)
-    num_outputs = score_ref.shape[0] - 1
     for tile, x in zip(tiles, xs, strict=True):
-        for c, output in enumerate(do.read_off(x, num_features, score_ref)):
-            place = order_ref[tile] if num_outputs == 1 else (c, order_ref[tile])
-            scores_ref[place] = output
+        if begun_ref is not None:
+            found_ref[order_ref[tile], :] = x
+        else:
+            found_ref[order_ref[tile]] = do.scored(x, num_features, score_ref)
+
+
+def _body_of_leading(body, query_ref, key_ref, order_ref, x_ref, begun_ref, *others):
+    body(query_ref, key_ref, order_ref, x_ref, *others, begun_ref=begun_ref)
 
 
 def _iota(num: int, axis: int):

@@ -144,19 +144,15 @@ def packed_perceptron(params: Params, num_heads: int, num_columns: int):
     up = widened(with_bias(up_weight, up_bias), -1, num_hidden)
     down = widened(residual(layers["down"]["weight"]), -2, num_hidden)
     biases = jnp.stack([residual(layers["out"]["bias"]), residual(layers["down"]["bias"])], axis=1)
-    matrices = out, jnp.stack(halves(up), axis=1), jnp.stack(halves(down), axis=1), biases, _read_off(params, size)
+    matrices = out, jnp.stack(halves(up), axis=1), jnp.stack(halves(down), axis=1), biases, _score(params, size)
     return matrices, [reach(up_weight, up_bias), out, up, down]
 
 
-def _read_off(params: Params, size: int) -> Float[Array, "O+1 Fp"]:
-    """A row of weights for each output, the norm's scale in it, and a row with their biases."""
-    weights, biases = params["score"]["weight"].T, params["score"]["bias"]
-    if "breeding" in params:
-        weights = jnp.concatenate([weights, params["breeding"]["weight"].T])
-        biases = jnp.concatenate([biases, jnp.zeros(len(weights) - 1, biases.dtype)])
-    biases = biases + jnp.sum(weights * params["norm"]["bias"], axis=1)
-    rows = widened(params["norm"]["scale"] * weights, 1, size)
-    return jnp.concatenate([rows, widened(biases, 0, size)[None]])
+def _score(params: Params, size: int) -> Float[Array, "2 Fp"]:
+    """What the score is read off with, the norm's scale in it; and a row that begins with the bias."""
+    weight, bias = params["score"]["weight"][:, 0], params["score"]["bias"]
+    bias = bias + jnp.sum(weight * params["norm"]["bias"])
+    return jnp.stack([widened(params["norm"]["scale"] * weight, 0, size), widened(bias, 0, size)])
 
 
 def hold(magnitudes: Sequence[Array]) -> Bool[Array, ""]:
@@ -235,16 +231,8 @@ class Arithmetic:
         return tuple(x + bias[None, :] + self.linear(u, down) for x, u in zip(xs, hidden, strict=True))
 
     def scored(self, x, num_features: int, score_ref):
-        """The first output."""
-        return self._output(x * self.scale(x, num_features), 0, score_ref)
-
-    def read_off(self, x, num_features: int, score_ref):
-        """All outputs."""
         normed = x * self.scale(x, num_features)
-        return [self._output(normed, c, score_ref) for c in range(score_ref.shape[0] - 1)]
-
-    def _output(self, normed, c: int, score_ref):
-        return jnp.sum(normed * score_ref[c, :][None, :], axis=1) + score_ref[score_ref.shape[0] - 1, c]
+        return jnp.sum(normed * score_ref[0, :][None, :], axis=1) + score_ref[1, 0]
 
 
 def _assembly(code: str, constraints: str, pack: int, dtype, *arguments):
@@ -269,9 +257,9 @@ def column_of(total, which: int):
     return jnp.sum(jnp.where(columns(total.shape[1]) == which, total, 0.0), axis=1, keepdims=True)
 
 
-def embedded(tokens, embed_ref):
-    """Columns of tokens (rows, 1) times a small matrix."""
-    products = (token * embed_ref[c, :][None, :] for c, token in enumerate(tokens))
+def embedded(tokens, embed_ref, first: int = 0):
+    """Columns of tokens (rows, 1) times a small matrix, or its rows from `first` on."""
+    products = (token * embed_ref[c, :][None, :] for c, token in enumerate(tokens, first))
     return functools.reduce(jnp.add, products)
 
 
@@ -293,15 +281,11 @@ def tiling(num: int) -> tuple[int, int, int]:
     return rows, num_warps, -(-num // rows) * rows
 
 
-def launch(body, num_warps: int, interpret: bool, packed, inputs) -> Float[Array, "M K P"]:
-    """Scores of M rules on K populations each: a program per population, with inputs (M, K, ...) and weights (M, ...).
-
-    The last axis of the last input has as many entries as there are scores. With several outputs, (M, K, O, P): the
-    last weights have a row for each, and one more.
-    """
+def launch(body, num_warps: int, interpret: bool, packed, inputs, shape: tuple[int, ...]):
+    """What (M, K, *shape) M rules find of K populations each: a program per population, with inputs (M, K, ...) and
+    weights (M, ...)."""
     num_rules, num_populations = inputs[0].shape[:2]
-    num_outputs, size = packed[-1].shape[-2] - 1, inputs[-1].shape[-1]
-    total, shape = num_rules * num_populations, (size,) if num_outputs == 1 else (num_outputs, size)
+    total = num_rules * num_populations
 
     def of_rule(array):
         return pl.BlockSpec((None, *array.shape[1:]), lambda i: (i // num_populations, *[0] * (array.ndim - 1)))
@@ -309,7 +293,7 @@ def launch(body, num_warps: int, interpret: bool, packed, inputs) -> Float[Array
     def of_population(*shape):
         return pl.BlockSpec((None, *shape), lambda i: (i, *[0] * len(shape)))
 
-    scores = call(
+    found = call(
         body,
         num_warps,
         interpret,
@@ -318,4 +302,4 @@ def launch(body, num_warps: int, interpret: bool, packed, inputs) -> Float[Array
         out_specs=of_population(*shape),
         out_shape=jax.ShapeDtypeStruct((total, *shape), jnp.float32),
     )(*(array.reshape(total, *array.shape[2:]) for array in inputs), *packed)
-    return scores.reshape(num_rules, num_populations, *shape)
+    return found.reshape(num_rules, num_populations, *shape)
