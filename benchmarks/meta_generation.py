@@ -4,31 +4,45 @@ M rules on the same K BBOB tasks (22 functions, dimensions 2 to 12, noise) for T
 128, with the programs that training uses. The parts of a generation are found by leaving them out: a rule that costs
 next to nothing instead of the transformer, tasks that cost next to nothing instead of BBOB, offspring without
 survival. Medians of several runs on fresh random numbers; compilation apart. `--chunk-sizes` times the whole without
-the transformer for several numbers of members at once, `--memory` says what a chunk with the transformer needs.
+the transformer for several numbers of members at once, `--memory` says what a chunk with the transformer needs, and
+`--trace FOLDER` writes JAX's profile of one meta-generation there and lists what took longest on the device. Recipe 3
+also leads variation: its parts are with `Led` steps. With `--tasks`, as in `lqd train`, only the whole is timed.
 """
 
 import argparse
+import collections
+import dataclasses
 import functools
+import gzip
+import json
+import pathlib
+import re
 import time
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from lqd.evolution import loop
 from lqd.meta import generation, initial_weights, inner_run, presets
-from lqd.rules.learned import dispatch
+from lqd.rules.learned import dispatch, recipe3
 from lqd.types import Evaluation, pytree, static
 
 
 @pytree
 class Linear:
-    """A rule with parameters that costs nothing: a weighted sum of fitness and descriptor."""
+    """A rule with parameters that costs nothing: a weighted sum of fitness and descriptor, and no advice."""
 
     weight: Float[Array, " D+1"]
+    guides: bool = static(default=False)
 
     def __call__(self, key, fitness, descriptor):
         return jnp.where(fitness > -jnp.inf, fitness * self.weight[0] + descriptor @ self.weight[1:], -jnp.inf)
+
+    def guide(self, key, fitness, descriptor, carried):
+        advice = jnp.zeros((len(carried), recipe3.NUM_ADVICE)) * self.weight[0]
+        return self(key, fitness, descriptor), advice
 
 
 @pytree
@@ -57,11 +71,10 @@ class Plane:
 def reproduce(config, tasks, keys, weight, num_generations):
     """Generations of offspring that replace the first individuals, without a competition."""
     operator = config.operator
-    state = loop.begin(keys, tasks, Linear(weight), config.population_size)
+    state = loop.begin(keys, tasks, Linear(weight), config.population_size, operator=operator)
 
     def step(i, x):
-        population = state.population.__class__(x, state.population.fitness, state.population.descriptor)
-        now = loop.State(state.key, i, population, (), state.best, None, state.faults)
+        now = dataclasses.replace(state, population=dataclasses.replace(state.population, x=x))
         children = loop.offspring(now, i, operator, tasks.bounds, config.batch_size)
         return jax.lax.dynamic_update_slice_in_dim(x, children, 0, axis=1)
 
@@ -118,10 +131,9 @@ def parts(config, stage, state, program, shared, prepare, fresh, chunk_sizes, ti
     compiled, arguments = inner(functools.partial(reproduce, config))
     reproduction_s = timed_("  reproduction, with its random numbers", compiled, arguments(plane, weights))
     compiled, arguments = inner(functools.partial(run, config))
-    cheap_s = timed_("  + selection", compiled, arguments(plane, Linear(weights)))
-    rest_s = timed_(
-        "  + evaluation, noise: all but the competition", compiled, arguments(shared.tasks, Linear(weights))
-    )
+    linear = Linear(weights, config.architecture.recipe == 3)
+    cheap_s = timed_("  + selection", compiled, arguments(plane, linear))
+    rest_s = timed_("  + evaluation, noise: all but the competition", compiled, arguments(shared.tasks, linear))
     print(f"    selection {1e3 * (cheap_s - reproduction_s):.1f} ms, evaluation {1e3 * (rest_s - cheap_s):.1f} ms")
     for size in chunk_sizes:
 
@@ -129,9 +141,30 @@ def parts(config, stage, state, program, shared, prepare, fresh, chunk_sizes, ti
             parts = [jax.tree.map(lambda leaf, i=i: leaf[i : i + size], rules) for i in range(0, num_members, size)]
             return [compiled(tasks, keys, part, num_generations) for part in parts]
 
-        timed_(f"  the same in chunks of {size}", by_chunks, arguments(shared.tasks, Linear(weights)))
+        timed_(f"  the same in chunks of {size}", by_chunks, arguments(shared.tasks, linear))
 
     return rest_s
+
+
+def longest(folder: pathlib.Path, program: str, num: int = 60) -> None:
+    """Lists what took longest on the devices: the operation, its result, and what it was compiled from."""
+    about = {
+        name: f"{shape[:44]:44} {'/'.join(origin.split('/')[-4:])}"
+        for name, shape, origin in re.findall(r'%?([\w.-]+) = (\S+) .*?op_name="([^"]*)"', program)
+    }
+    [path] = sorted(folder.rglob("*.trace.json.gz"))[-1:]
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    names = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name"}
+    seconds, counts = collections.Counter(), collections.Counter()
+    for event in events:
+        if event.get("ph") == "X" and "hlo_op" in event.get("args", {}):
+            name = event["args"]["hlo_op"]
+            what = f"{name[:36]:36} {about.get(name, '')}"
+            seconds[what] += event["dur"] / 1e6
+            counts[what] += 1
+    print(f"{sum(seconds.values()):.3f} s in {sum(counts.values()):,} operations of {', '.join(names.values())}")
+    for what, spent in seconds.most_common(num):
+        print(f"{spent * 1e3:9.1f} ms {counts[what]:7,} times  {what}")
 
 
 def main() -> None:
@@ -145,8 +178,11 @@ def main() -> None:
     parser.add_argument("--num-repeats", type=int, default=3)
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--only-whole", action="store_true", help="the whole meta-generation, without its parts")
+    parser.add_argument("--tasks", help="families of tasks; without it BBOB")
+    parser.add_argument("--trace", type=pathlib.Path)
     given = vars(parser.parse_args())
     preset, chunk_sizes, num_repeats = (given.pop(name) for name in ("preset", "chunk_sizes", "num_repeats"))
+    trace = given.pop("trace")
     memory, only_whole = given.pop("memory"), given.pop("only_whole")
     config = presets.override(presets.preset(preset), {name: value for name, value in given.items() if value})
     stage = config.stages[-1]
@@ -162,15 +198,18 @@ def main() -> None:
 
     program = generation.Generation(config, stage)
     state = generation.strategy_of(config, stage).init(initial_weights.weights(config))
-    prepare = functools.partial(program._prepare, state)
+    prepare = functools.partial(generation.prepare, config, stage, config.families[0], state)
     seed, chunk = jnp.uint32(0), program._chunk
 
     def fresh(i):
         return seed, jnp.int32(i), num_generations
 
-    shared = prepare(*fresh(0))
-    rest_s = None if only_whole else parts(config, stage, state, program, shared, prepare, fresh, chunk_sizes, timed_)
+    rest_s = None
+    if not (only_whole or len(config.families) > 1):
+        shared = prepare(*fresh(0))
+        rest_s = parts(config, stage, state, program, shared, prepare, fresh, chunk_sizes, timed_)
     if memory:
+        shared = prepare(*fresh(0))
         lowered = generation.run_chunk.lower(config, chunk, shared, jnp.int32(0), num_generations)
         analysis = lowered.compile().memory_analysis()
         held = analysis.temp_size_in_bytes + analysis.argument_size_in_bytes + analysis.output_size_in_bytes
@@ -183,6 +222,12 @@ def main() -> None:
     total_s = timed_(f"whole meta-generation, chunks of {chunk}", whole, lambda i: (state, i))
     if rest_s is not None:
         print(f"    competition {total_s - rest_s:.2f} s, all else {rest_s:.2f} s", flush=True)
+    if trace is not None:
+        with jax.profiler.trace(trace, create_perfetto_trace=False):
+            jax.block_until_ready(whole(state, 1))
+        shared = prepare(*fresh(0))
+        lowered = generation.run_chunk.lower(config, chunk, shared, np.int32(0), np.int32(stage.num_generations))
+        longest(trace, lowered.compile().as_text())
 
 
 if __name__ == "__main__":
