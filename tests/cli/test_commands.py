@@ -143,6 +143,8 @@ def test_what_a_killed_run_left_is_not_mixed_with_another(tmp_path, capsys):
         (["--variation", "papers"], "unknown variation 'papers'. Did you mean 'paper'"),
         (["--num-seeds", "0"], "num_seeds"),
         (["--task", "arm", "--dim", "4"], "--dim is for function tasks"),
+        (["--task", "arm", "--rotate"], "--rotate is for function tasks"),  # also where it says what is the default
+        (["--task", "arm", "--instance=0"], "--instance is for function tasks"),
         (["--task", "bbob/f3", "--dim", "1"], "at least 2"),
         (["--rule", "missing.safetensors"], "no such file"),
     ],

@@ -70,7 +70,7 @@ def parse(args: list[str] | None = None) -> Command:
         command: Command = tyro.cli(
             _with_help(words), args=words, prog="lqd", description=ABOUT, config=(tyro.conf.OmitArgPrefixes,)
         )
-    if isinstance(command, Learning):
+    if isinstance(command, flags.Typed):
         command.remember(words)
     return command
 

@@ -13,7 +13,7 @@ import inspect
 import itertools
 import textwrap
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 import tyro
@@ -28,6 +28,20 @@ def described(command: type) -> type:
     """The command, with everything that its help says about its flags."""
     _describe(command)
     return command
+
+
+class Typed:
+    """A command that knows which flags were typed: tyro does not say whether a value is given or the default."""
+
+    typed: typing.ClassVar[frozenset[str]] = frozenset()
+
+    def remember(self, words: Sequence[str]) -> None:
+        names = {word.partition("=")[0].replace("_", "-") for word in words}
+        object.__setattr__(self, "typed", frozenset(name for name in names if name.startswith("--")))
+
+    def is_typed(self, name: str) -> bool:
+        flag = name.replace("_", "-")
+        return not self.typed.isdisjoint({f"--{flag}", f"--no-{flag}"})
 
 
 @contextlib.contextmanager

@@ -82,7 +82,7 @@ class Validation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Learning:
+class Learning(flags.Typed):
     """The flags of both commands. A number that is not given is the preset's."""
 
     out: pathlib.Path = pathlib.Path("runs/train")
@@ -105,17 +105,8 @@ class Learning:
     quiet: bool = False
     """Show no progress bar and no summary."""
 
-    typed: frozenset[str] = dataclasses.field(init=False, default=frozenset())  # the flags on the command line
-
-    def remember(self, words: Sequence[str]) -> None:
-        """Which flags were typed: tyro does not say of `--noise` whether it is there or the default."""
-        names = {word.partition("=")[0].replace("_", "-") for word in words}
-        object.__setattr__(self, "typed", frozenset(name for name in names if name.startswith("--")))
-
     def _is_given(self, field: dataclasses.Field, value: Any) -> bool:
-        flag = field.name.replace("_", "-")
-        is_typed = not self.typed.isdisjoint({f"--{flag}", f"--no-{flag}"})
-        return value is not None and (is_typed or value != field.default)
+        return value is not None and (self.is_typed(field.name) or value != field.default)
 
     def given(self) -> dict:
         """The flags that were given, by name: also one with the value that is its default."""

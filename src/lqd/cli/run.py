@@ -7,7 +7,7 @@ from typing import Any
 
 from lqd import tasks
 from lqd.checks import budget, time_limit, whole
-from lqd.cli import seeds
+from lqd.cli import flags, seeds
 from lqd.errors import Interrupted, InvalidInput, Unreadable
 from lqd.io import manifest
 from lqd.io.files import read_arrays, write_bytes
@@ -21,7 +21,7 @@ from lqd.tasks.task import Task, start_scale
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class Run(flags.Typed):
     """Run one rule on one task, all seeds in one program, and save everything worth keeping.
 
     Writes manifest.json (settings, versions, timing, scores), metrics.csv (one row per seed and recorded generation),
@@ -148,7 +148,7 @@ def make_task(run: Run) -> Task:
     is_robot = run.task.startswith("brax/")
     if not is_function(run.task):
         for name, default in (("dim", None), ("instance", 0), ("noise", False), ("rotate", True)):
-            if getattr(run, name) != default:
+            if getattr(run, name) != default or run.is_typed(name):
                 raise InvalidInput(f"--{name} is for function tasks; {run.task!r} does not take it.")
     if not is_robot and run.episode_length is not None:
         raise InvalidInput(f"--episode-length is for robots (brax/...); {run.task!r} does not take it.")
