@@ -154,7 +154,7 @@ BAD = {
     "dims": ({"min_dim": 5, "max_dim": 4}, "max_dim must be at least min_dim = 5, got 4"),
     "heads": ({"num_heads": 3}, "num_features must be a multiple of num_heads"),
     "flag": ({"noise": "no"}, "noise must be True or False, got 'no'"),
-    "every": ({"validation_every": 0}, "validation_every must be a whole number of at least 1"),
+    "every": ({"validation_every": -1}, "validation_every must be a whole number of at least 0"),
 }
 
 

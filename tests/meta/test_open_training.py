@@ -12,8 +12,9 @@ import pytest
 
 import lqd
 from lqd.errors import InvalidInput
+from lqd.evolution import compile_time
 from lqd.meta import config as configs
-from lqd.meta import families, presets, suite, train, validation
+from lqd.meta import families, generation, presets, suite, train, validation
 from lqd.meta.imitation import fitting, populations
 from lqd.meta.store import Store
 from lqd.meta.suite import Entry
@@ -71,6 +72,32 @@ def test_the_summary_says_which_score_counts_in_80_columns(whole, capsys):
     assert "held-out tasks in archive (the worst of the scores below)." in " ".join(said.split())
     scores = ", ".join(f"{name} {card['validation']['scores'][name]:.1%}" for name in NAMED)
     assert f"Scores: {scores}." in " ".join(said.split())
+
+
+def test_a_run_that_validates_elsewhere_is_the_same_run(whole, tmp_path, capsys):
+    """Only that nobody knows which weights are best: the rule is that of the last meta-generation."""
+    given = OPEN | {"validation_every": 0, "preset": "smoke", "save_every_s": 0}
+    lqd.train(out=tmp_path, time_limit_s=1e-6, quiet=True, **given)
+    lqd.train(out=tmp_path, resume=True)
+    said = capsys.readouterr().out
+    assert "Wrote" in said and "Best rule" not in said
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"rule.safetensors", "last.safetensors", "curve.png"} < names
+    assert not any(name.startswith("validation") for name in names)
+    last = (lqd.load(folder / "last.safetensors").fingerprint() for folder in (whole, tmp_path))
+    assert next(last) == next(last) == lqd.load(tmp_path / "rule.safetensors").fingerprint()
+    assert json.loads((tmp_path / "card.json").read_text())["validation"] is None
+    assert not any(row["score"] for row in rows(tmp_path))
+
+
+def test_programs_compiled_together_are_those_that_are_called():
+    program = jax.jit(lambda scale, x: jnp.sin(x) * scale)
+    calls = [(jnp.float32(2), jnp.arange(float(size))) for size in (3, 5)]
+    generation.compile_together(program, calls)
+    with compile_time.Clock() as clock:
+        for scale, x in calls:
+            program(scale, x)
+    assert clock.num_programs == 0
 
 
 def test_what_the_panel_reached_is_kept_for_each_entry(whole, monkeypatch):

@@ -22,7 +22,6 @@ from lqd.cli.bench import Bench
 from lqd.cli.demo import Demo
 from lqd.cli.figure import Figure
 from lqd.cli.imitate import Imitate
-from lqd.cli.learning import Learning
 from lqd.cli.report import Report
 from lqd.cli.rerun import Rerun
 from lqd.cli.rules import Rules

@@ -88,7 +88,8 @@ class TrainingValidation(Validation):
     """Held-out tasks on which the rule is compared with the hand-made rules."""
 
     validation_every: int | None = None
-    """Meta-generations between validations."""
+    """Meta-generations between validations; 0: none, as on a GPU whose minutes are counted. The rule is then that of
+    the last meta-generation."""
     validation_on: tuple[str, ...] = ()
     """Further tasks to validate on: 'name=long tasks=arm-large num_generations=1000 num_tasks=32'."""
     validation_aggregate: str | None = None
