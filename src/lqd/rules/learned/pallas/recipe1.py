@@ -131,7 +131,8 @@ def _body(
     def tokens(tile):
         return [x_ref[c, tile][:, None] for c in range(embed_ref.shape[0])]
 
-    xs = tuple(split_precision.embedded(tokens(tile), embed_ref) for tile in tiles)
+    rows_of_embed = [embed_ref[c, :][None, :] for c in range(embed_ref.shape[0])]
+    xs = tuple(split_precision.embedded(tokens(tile), rows_of_embed) for tile in tiles)
     xs = jax.lax.fori_loop(0, num_layers, layer, xs)
     for tile, x in zip(tiles, xs, strict=True):
         scores_ref[tile] = do.scored(x, num_features, score_ref)

@@ -303,20 +303,25 @@ def _body(
         up, down = ((ref[index, 0], ref[index, 1]) for ref in (up_ref, down_ref))
         return do.perceptron(xs, num_features, up, down, bias_ref[index, 1])
 
-    def embedded(tile, least):
-        distances = split_precision.embedded([*map(logarithm, least)], embed_ref, 2)
+    # Each load takes time to compile: the compiler looks at all that depends on it, which is nearly everything.
+    rows_of_embed = [embed_ref[c, :][None, :] for c in range(2 if begun_ref is not None else 0, 4)]
+    orders = [order_ref[tile] for tile in tiles]
+
+    def embedded(tile, order, least):
+        distances = [*map(logarithm, least)]
         if begun_ref is not None:
-            return begun_ref[order_ref[tile], :] + distances
-        return split_precision.embedded([x_ref[c, tile][:, None] for c in range(2)], embed_ref) + distances
+            return begun_ref[order, :] + split_precision.embedded(distances, rows_of_embed)
+        tokens = [*(x_ref[c, tile][:, None] for c in range(2)), *distances]
+        return split_precision.embedded(tokens, rows_of_embed)
 
     least = [nearest(i) for i in range(len(tiles))]
-    xs = tuple(embedded(tile, pair) for tile, pair in zip(tiles, least, strict=True))
+    xs = tuple(embedded(*of_tile) for of_tile in zip(tiles, orders, least, strict=True))
     xs = jax.lax.fori_loop(0, num_layers, lambda index, xs: layer(index, xs, least), xs)
-    for tile, x in zip(tiles, xs, strict=True):
+    for order, x in zip(orders, xs, strict=True):
         if begun_ref is not None:
-            found_ref[order_ref[tile], :] = x
+            found_ref[order, :] = x
         else:
-            found_ref[order_ref[tile]] = do.scored(x, num_features, score_ref)
+            found_ref[order] = do.scored(x, num_features, score_ref)
 
 
 def _body_of_leading(body, query_ref, key_ref, order_ref, x_ref, begun_ref, *others):

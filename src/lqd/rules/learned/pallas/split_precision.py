@@ -257,10 +257,9 @@ def column_of(total, which: int):
     return jnp.sum(jnp.where(columns(total.shape[1]) == which, total, 0.0), axis=1, keepdims=True)
 
 
-def embedded(tokens, embed_ref, first: int = 0):
-    """Columns of tokens (rows, 1) times a small matrix, or its rows from `first` on."""
-    products = (token * embed_ref[c, :][None, :] for c, token in enumerate(tokens, first))
-    return functools.reduce(jnp.add, products)
+def embedded(tokens, matrix):
+    """Columns of tokens (rows, 1) times a small matrix, given as its rows (1, F)."""
+    return functools.reduce(jnp.add, (token * row for token, row in zip(tokens, matrix, strict=True)))
 
 
 # The launch
