@@ -88,6 +88,18 @@ DOMAINS = {
     "arm-100": _arm(100),
 }
 
+# Steps with the best mean QD score after 51,840 evaluations on four seeds of their own, by `benchmarks/community.py`:
+# of iso-line variation (iso_sigma, line_sigma; six candidates) and of pyribs's emitters (sigma0; 0.1, 0.5, 1 and 2, but
+# for the arm of 100 joints, where emitters with larger steps than these draw again without end to stay in the box).
+TUNED: dict[str, dict[str, tuple[float, ...]]] = {
+    "sphere-20": {"dns": (0.1, 0.5), "cma-me": (0.5,), "cma-mae": (0.5,)},
+    "sphere-100": {"dns": (0.5, 0.5), "cma-me": (1.0,), "cma-mae": (1.0,)},
+    "rastrigin-20": {"dns": (0.5, 0.2), "cma-me": (1.0,), "cma-mae": (2.0,)},
+    "rastrigin-100": {"dns": (0.5, 0.5), "cma-me": (1.0,), "cma-mae": (0.5,)},
+    "arm-12": {"dns": (0.1, 0.2), "cma-me": (0.5,), "cma-mae": (2.0,)},
+    "arm-100": {"dns": (0.1, 0.2), "cma-me": (0.1,), "cma-mae": (0.1,)},
+}
+
 
 def cell(measures, half_width: float, xp=np):
     """The cell of each point `(..., 2)`, row by row; what is outside belongs to the cell at the edge."""

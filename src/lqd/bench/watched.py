@@ -108,7 +108,7 @@ def emitters(
 
     if archive is None:
         ranges = [(-domain.half_width, domain.half_width)] * 2
-        slow = {"learning_rate": 0.01, "threshold_min": 0.0} if name == "cma-mae" else {}
+        slow: dict[str, Any] = {"learning_rate": 0.01, "threshold_min": 0.0} if name == "cma-mae" else {}
         archive = GridArchive(solution_dim=domain.dim, dims=(GRID, GRID), ranges=ranges, seed=seed, **slow)
     bounds = None if domain.bound is None else [(-domain.bound, domain.bound)] * domain.dim
     how: dict[str, Any] = dict(EMITTERS[name])
