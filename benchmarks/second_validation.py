@@ -49,9 +49,12 @@ def main(arguments=None) -> dict:
     def progress(label: str, done: int, total: int) -> None:
         print(f"{done} of {total}: {label}", flush=True)
 
+    words = [f"--preset {given.preset}", *(f"--table {name}" for name in given.table)]
+    words += [] if given.seeds is None else [f"--seeds {given.seeds}"]
+    words += [f"--without {name}" for name in given.without]
     content = second.run(
         given.preset, given.out, progress, given.table, which=VALIDATION, own=rules(given.rule), without=given.without,
-        size=size,
+        size=size, command=" ".join(["python benchmarks/second_validation.py", *words]),
     )  # fmt: skip
     for name, table in content["tables"].items():
         print(f"\n{table['title']}")

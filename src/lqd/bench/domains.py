@@ -89,8 +89,8 @@ DOMAINS = {
 }
 
 # Steps with the best mean QD score after 51,840 evaluations on four seeds of their own, by `benchmarks/community.py`:
-# of iso-line variation (iso_sigma, line_sigma; six candidates) and of pyribs's emitters (sigma0; 0.1, 0.5, 1 and 2, but
-# for the arm of 100 joints, where emitters with larger steps than these draw again without end to stay in the box).
+# of iso-line variation (iso_sigma, line_sigma; six candidates) and of pyribs's emitters (sigma0: 0.1, 0.5, 1 and 2; not
+# 2 on the arm of 100 joints, where emitters would draw again without end until all joints are within their bounds).
 TUNED: dict[str, dict[str, tuple[float, ...]]] = {
     "sphere-20": {"dns": (0.1, 0.5), "cma-me": (0.5,), "cma-mae": (0.5,)},
     "sphere-100": {"dns": (0.5, 0.5), "cma-me": (1.0,), "cma-mae": (1.0,)},

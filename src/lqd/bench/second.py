@@ -6,7 +6,7 @@ and QD score on a grid that sees every solution. `bench/second_tables.py` says w
 Everybody has the same evaluations on the same tasks. On BBOB, rules see descriptors as they were trained on them; on
 the grid's tasks, variations other than iso-line see them as in `lqd.optimize`, as shares of their bounds. Rules that
 are not shipped, and opponents whose package is not installed, are left out, and the output says so. Candidates are
-judged with other random numbers (`which=VALIDATION`) than what is quoted.
+judged with other random numbers (`which=VALIDATION`) than what is quoted. Robots are not in this version.
 """
 
 import dataclasses
@@ -74,15 +74,14 @@ class Size:
         )  # fmt: skip
 
 
-FEW = ("sphere", "rastrigin", "rosenbrock", "lunacek")
 PRESETS = {
-    "quick": Size(
-        FEW, num_seeds=4, num_grid_seeds=4, domains=("sphere-20", "arm-12"),
+    "quick": Size(  # mostly compiling
+        ("rastrigin", "rosenbrock"), num_seeds=4, num_grid_seeds=4, domains=("sphere-20",),
         evaluations={"bbob": 4_224, "bbob-40": 4_224, "grid": 4_352, "million": 17_408},
     ),
     "full": Size(),
 }  # fmt: skip
-LEFT_OUT = ("million",)  # unless `--only` asks for it
+LEFT_OUT = {"quick": ("fitness-40", "million"), "full": ("million",)}  # unless `--only` asks for them
 
 
 class Work(NamedTuple):
@@ -93,15 +92,15 @@ class Work(NamedTuple):
     left_out: list[str]
 
 
-def chosen(only: Sequence[str]) -> list[str]:
-    """The tables that are asked for; without a wish, all but the longest."""
+def chosen(preset: str, only: Sequence[str]) -> list[str]:
+    """The tables that are asked for; without a wish, all but those that take long."""
     for name in only:
         if name not in TABLES:
             raise unknown("table", name, TABLES)
-    return [name for name in TABLES if name in only or (not only and name not in LEFT_OUT)]
+    return [name for name in TABLES if name in only or (not only and name not in LEFT_OUT.get(preset, ()))]
 
 
-def plan(only: Sequence[str] = (), own: Rules | None = None, without: Sequence[str] = ()) -> Work:
+def plan(preset: str, only: Sequence[str] = (), own: Rules | None = None, without: Sequence[str] = ()) -> Work:
     """What runs, with one's own rules (`lqd2-f`, or `lqd2-f.NAME` beside it) and without some opponents."""
     own = own or {}
     for name in own:
@@ -113,7 +112,9 @@ def plan(only: Sequence[str] = (), own: Rules | None = None, without: Sequence[s
             raise unknown("opponent", name, sorted(known))
     missing = {"cma-es": not cma_es.is_installed(), **dict.fromkeys(watched.EMITTERS, not watched.has_ribs())}
     tables, names, left_out = {}, dict[str, list[str]](), []
-    for table_name in chosen(only):
+    for table_name in () if only else LEFT_OUT.get(preset, ()):
+        left_out.append(f"Table `{table_name}` is not in preset `{preset}`: `--only {table_name}` runs it.")
+    for table_name in chosen(preset, only):
         table = TABLES[table_name]
         rule, _, variation = table.ours[0].partition("+")
         candidates = [one for one in (rule, *own) if one.partition(".")[0] == rule and _is_there(one, own)]
@@ -140,11 +141,12 @@ def _is_there(rule: str, own: Rules) -> bool:
 def run(
     preset: str, out: pathlib.Path, progress: OnPiece = lambda *_: None, only: Sequence[str] = (), *,
     which: int = TEST, own: Rules | None = None, without: Sequence[str] = (), size: Size | None = None,
+    command: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Runs what is missing and writes second.json and second.md."""
+    """Runs what is missing and writes second.json and second.md, in which the command stands."""
     if size is None and preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
-    size, own, work = size or PRESETS[preset], own or {}, plan(only, own, without)
+    size, own, work = size or PRESETS[preset], own or {}, plan(preset, only, own, without)
     found, made = Found({}, {}), dict[str, dict[str, Any]]()
     total, done = sum(len(names) * _times(part, size) for part, names in work.names.items()), 0
     for part, names in work.names.items():
@@ -159,8 +161,9 @@ def run(
     progress("done", done, total)
     facts = Results({}, {}, made).facts()
     content = second_tables.content(work.tables, found) | {
-        "preset": preset, "only": list(only), "key": "test" if which == TEST else "validation", "made": facts,
-        "left_out": work.left_out, "size": dataclasses.asdict(size),
+        "command": command or " ".join(["lqd bench --suite second --preset", preset, *(f"--only {n}" for n in only)]),
+        "key": "test" if which == TEST else "validation", "made": facts, "left_out": work.left_out,
+        "size": dataclasses.asdict(size), "weights": {name: _known(rule) for name, rule in own.items()},
     }  # fmt: skip
     manifest.write(out / "second.json", content)
     write_bytes(out / "second.md", second_tables.markdown(content).encode())
@@ -214,6 +217,11 @@ def _cma_es(bench: Bench, num_evaluations: int, made: dict[str, Any]) -> dict[st
     return {"history.best": np.stack([found[function] for function in seeds], axis=1)[None]}
 
 
+def _known(rule: Rule) -> str:
+    """The fingerprint of a rule's weights, or what kind of rule it is."""
+    return rule.fingerprint() if isinstance(rule, Learned) else type(rule).__name__
+
+
 def _grid(part: str, names, size: Size, folder, which: int, own: Rules, found: Found, made, on) -> None:
     """Every rule and pyribs's emitters on the grid's tasks."""
     found.grid[part] = {}
@@ -248,8 +256,11 @@ def _on_grid(domain_name: str, name: str, num_evaluations: int, num_seeds: int, 
     rule_name, variation, _ = contestants.parse(name)
     rule = own[rule_name] if rule_name in own else catalogue.rule(rule_name)
     operator = contestants.operator(variation or "paper", domain.box, tuned, rule_name)
-    known = rule.fingerprint() if isinstance(rule, Learned) else type(rule).__name__
-    about |= {"rule": known, "variation": contestants.described(operator), "sizes": [POPULATION_SIZE, BATCH_SIZE]}
+    about |= {
+        "rule": _known(rule),
+        "variation": contestants.described(operator),
+        "sizes": [POPULATION_SIZE, BATCH_SIZE],
+    }
 
     def compute() -> piece.Arrays:
         seen = rule if isinstance(operator, IsoLine) else scaled.in_units(rule, domain.box, "edge")

@@ -190,13 +190,11 @@ def markdown(content: dict[str, Any]) -> str:
     """All tables, with what they ran on and how."""
     made, size = content["made"], content["size"]
     evaluations = size["evaluations"]
-    command = f"lqd bench --suite second --preset {content['preset']}"
-    command += "".join(f" --only {name}" for name in content["only"])
     lines = [
         "# The second generation",
         "",
-        f"`{command}`, {', '.join(made['devices'])} ({made['platform']}), jax {made['versions']['jax']}, lqd "
-        f"{made['versions']['lqd']}, {made['at'][:10]}; {made['seconds']:,.0f} s in all."
+        f"`{content['command']}`, {', '.join(made['devices'])} ({made['platform']}), jax {made['versions']['jax']}, "
+        f"lqd {made['versions']['lqd']}, {made['at'][:10]}; {made['seconds']:,.0f} s in all."
         + (" With the random numbers that choices are made on." if content["key"] == "validation" else ""),
         "",
         f"BBOB: {len(size['functions'])} functions, {size['num_seeds']} fresh instances each, no noise, population "
@@ -216,6 +214,7 @@ def markdown(content: dict[str, Any]) -> str:
         "",
     ]
     lines += [f"{said}\n" for said in content["left_out"]]
+    lines += [f"`{name}` has the weights with the fingerprint {known}.\n" for name, known in content["weights"].items()]
     for name, table in content["tables"].items():
         lines += [f"## {table['title']}", "", ABOUT[name], ""]
         for header, rows in shown(name, table):

@@ -59,7 +59,7 @@ class Bench:
                 raise InvalidInput(f"--{name.replace('_', '-')} is for the paper's suites, not for {self.suite!r}.")
         out = self.out or pathlib.Path("runs") / self.suite
         size = presets[self.preset]
-        planned: Iterable[str] = second.plan(self.only).names if self.suite == "second" else size
+        planned: Iterable[str] = second.plan(self.preset, self.only).names if self.suite == "second" else size
         if self.suite not in own:
             planned = suites.parts(self.suite, size, self.only)
         is_whole = self.suite not in own and not self.only
