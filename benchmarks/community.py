@@ -12,9 +12,7 @@ piece is not run again unless its settings or weights changed. Needs `pip instal
 
 import argparse
 import dataclasses
-import functools
 import json
-import math
 import pathlib
 import time
 from collections.abc import Callable, Sequence
@@ -27,22 +25,17 @@ from matplotlib.figure import Figure
 
 import lqd
 from lqd import statistics
-from lqd.evolution import loop
+from lqd.bench import domains, watched
+from lqd.bench.domains import GRID, Domain, Passive, arm, cell, scores, sphere  # noqa: F401
+from lqd.bench.watched import EMITTER_BATCH, NUM_EMITTERS
 from lqd.evolution.variation import IsoLine
 from lqd.io import manifest
 from lqd.io.files import write_bytes
 from lqd.report import style
 from lqd.rules import cvt, protocol
 from lqd.rules.catalogue import SHORT
-from lqd.tasks.function import FunctionTask
-from lqd.tasks.task import Repeated
-from lqd.types import Population
 
-GRID = 100  # cells a side
-START_SIGMA = 0.5  # of the first points of iso-line variation, around the origin
 MOST_START_POINTS = 1024  # an archive of 10,000 cells begins with these; smaller populations begin full
-NUM_ROWS = 24  # of history
-NUM_EMITTERS, EMITTER_BATCH = 15, 36
 ISO_LINE = (
     (0.02, 0.2),
     (0.1, 0.2),
@@ -53,68 +46,9 @@ ISO_LINE = (
 )  # candidates: iso_sigma, line_sigma
 CMA_SIGMA = ((0.1,), (0.5,), (1.0,), (2.0,))  # candidates: sigma0
 TUNING_SEEDS = range(1000, 1004)
-
-
-# Tasks and the passive archive, for NumPy and JAX alike
-
-
-def sphere(x, xp=np):
-    """100 at the best, at 2.048 everywhere, 0 where all are -5.12; the measures are sums of the clipped halves."""
-    distance = xp.sum((x - 2.048) ** 2, axis=-1)
-    inside = xp.abs(x) <= 5.12
-    clipped = xp.where(inside, x, 5.12 / xp.where(inside, 1.0, x))
-    half = x.shape[-1] // 2
-    measures = xp.stack([clipped[..., :half].sum(axis=-1), clipped[..., half:].sum(axis=-1)], axis=-1)
-    return 100 * (1 - distance / (x.shape[-1] * 7.168**2)), measures
-
-
-def arm(x, xp=np):
-    """1 where all joint angles are equal, 0 at their largest variance; the measures are where the hand is."""
-    angle = xp.cumsum(x, axis=-1)
-    measures = xp.stack([xp.cos(angle).sum(axis=-1), xp.sin(angle).sum(axis=-1)], axis=-1)
-    return 1 - xp.var(x, axis=-1) / math.pi**2, measures
-
-
-@dataclasses.dataclass(frozen=True)
-class Domain:
-    """A task: its function, the box of solutions (half its width; None: unbounded) and of measures."""
-
-    function: Callable
-    title: str
-    dim: int
-    bound: float | None
-    half_width: float
-
-    def task(self) -> FunctionTask:
-        bounds = None if self.bound is None else (jnp.full(self.dim, -self.bound), jnp.full(self.dim, self.bound))
-        return FunctionTask(bounds, jnp.float32(1), functools.partial(self.function, xp=jnp), self.dim, 2)
-
-
-DOMAINS = {
-    "sphere": Domain(sphere, "sphere, 20 dimensions", 20, None, 51.2),
-    "arm": Domain(arm, "arm, 12 joints", 12, math.pi, 12.0),
-}
-
-
-def cell(measures, half_width: float, xp=np):
-    """The cell of each point `(..., 2)`, row by row; what is outside belongs to the cell at the edge."""
-    place = xp.clip((measures + half_width) * (GRID / (2 * half_width)), 0, GRID - 1).astype(np.int32)
-    return place[..., 0] * GRID + place[..., 1]
-
-
-def scores(best, xp=np):
-    """QD score (what is negative counts as nothing) and coverage of the best objectives `(..., cells)`."""
-    return xp.sum(xp.maximum(best, 0.0), axis=-1), xp.mean((best > -xp.inf).astype(best.dtype), axis=-1)
-
-
-class Passive:
-    """The best objective ever seen in each cell."""
-
-    def __init__(self, half_width: float):
-        self.half_width, self.best = half_width, np.full(GRID * GRID, -np.inf)
-
-    def add(self, objective: np.ndarray, measures: np.ndarray) -> None:
-        np.maximum.at(self.best, cell(measures, self.half_width), objective)
+DOMAINS = {"sphere": domains.DOMAINS["sphere-20"], "arm": domains.DOMAINS["arm-12"]}
+FURTHER = {name: domain for name, domain in domains.DOMAINS.items() if domain not in DOMAINS.values()}
+DOMAINS |= FURTHER  # chosen steps of these are in lqd.bench.domains as well
 
 
 # Algorithms
@@ -168,101 +102,40 @@ def make_rule(algorithm: Algorithm, domain: Domain) -> protocol.Rule:
 # Runs: evaluations (rows,), QD score (rows, seeds), coverage (rows, seeds)
 
 
-def rows_of(num_steps: int) -> np.ndarray:
-    """After how many generations (at least one) a row is written; the last is the end."""
-    return np.linspace(0, num_steps, min(NUM_ROWS, num_steps) + 1).round().astype(int)[1:]
-
-
 def run_rule(domain: Domain, algorithm: Algorithm, step_sizes, seeds: Sequence[int], num_evaluations: int):
     """Our loop, all seeds in one program."""
+    keys = jax.vmap(jax.random.key)(jnp.asarray(list(seeds)))
     num_start = min(algorithm.population_size, MOST_START_POINTS)
-    num_generations, rest = divmod(num_evaluations - num_start, algorithm.batch_size)
-    if rest or num_generations < 1:
-        raise ValueError(f"{num_evaluations} evaluations are not {num_start} and batches of {algorithm.batch_size}")
-    rows = rows_of(num_generations)
-    qd_score, coverage = _search(
-        make_rule(algorithm, domain),
-        IsoLine(*map(jnp.float32, step_sizes)),
-        jax.vmap(jax.random.key)(jnp.asarray(list(seeds))),
-        jnp.asarray(np.diff(rows, prepend=0), jnp.int32),
-        domain=domain,
-        num_start=num_start,
-        population_size=algorithm.population_size,
-        batch_size=algorithm.batch_size,
-    )
-    return num_start + algorithm.batch_size * rows, np.asarray(qd_score), np.asarray(coverage)
-
-
-@functools.partial(jax.jit, static_argnames=("domain", "num_start", "population_size", "batch_size"))
-def _search(rule, operator, keys, steps, *, domain: Domain, num_start: int, population_size: int, batch_size: int):
-    rule, tasks = protocol.ready(rule), Repeated(domain.task(), keys.shape[0])
-    start = loop.Start(None, jnp.float32(START_SIGMA))
-
-    def see(best, evaluation):
-        where = cell(evaluation.descriptor, domain.half_width, jnp)
-        return jax.vmap(lambda best, where, objective: best.at[where].max(objective))(best, where, evaluation.fitness)
-
-    def step(carry):
-        state, best = carry
-        bred, evaluation = loop.propose(state, tasks, operator, batch_size, start)
-        state = loop.absorb(state, state.generation, rule, bred.x, evaluation, traits=bred.traits)
-        return state, see(best, evaluation)
-
-    x = loop.start_points(keys, num_start, domain.dim, tasks.bounds, start)
-    evaluation = tasks.evaluate(keys, x)
-    first = Population(x, evaluation.fitness, evaluation.descriptor, {})
-    state = loop.empty_state(keys, rule, first, population_size)
-    state = loop.absorb(state, jnp.int32(-1), rule, x, evaluation, competing=False)
-    best = see(jnp.full((keys.shape[0], GRID * GRID), -jnp.inf), evaluation)
-    return loop.evolve(step, (state, best), steps, lambda carry: scores(carry[1], jnp))[1]
+    return watched.search(
+        domain, make_rule(algorithm, domain), IsoLine(*map(jnp.float32, step_sizes)), keys, num_evaluations,
+        algorithm.population_size, algorithm.batch_size, num_start,
+    )  # fmt: skip
 
 
 def run_emitters(domain: Domain, algorithm: Algorithm, step_sizes, seed: int, num_evaluations: int):
     """pyribs, one seed: evaluations, QD score and coverage of each row."""
-    from ribs.archives import GridArchive
-    from ribs.emitters import EvolutionStrategyEmitter
-    from ribs.schedulers import Scheduler
-
     from lqd.integrations.ribs import LQDArchive
 
     num_iterations, rest = divmod(num_evaluations, algorithm.batch_size)
     if rest or num_iterations < 1:
         raise ValueError(f"{num_evaluations} evaluations are not batches of {algorithm.batch_size}")
-    given: dict[str, Any] = {"solution_dim": domain.dim, "ranges": [(-domain.half_width, domain.half_width)] * 2}
-    how = {"ranker": "2imp", "selection_rule": "filter", "restart_rule": "no_improvement"}
-    archive: Any
+    archive: Any = None
     if algorithm.is_learned:
-        archive = LQDArchive(measure_dim=2, capacity=algorithm.population_size, rule=algorithm.rule, seed=seed, **given)
-    elif algorithm.rule == "cma-mae":
-        how = {"ranker": "imp", "selection_rule": "mu", "restart_rule": "basic"}
-        archive = GridArchive(dims=(GRID, GRID), learning_rate=0.01, threshold_min=0.0, seed=seed, **given)
-    else:
-        archive = GridArchive(dims=(GRID, GRID), seed=seed, **given)
-    bounds = None if domain.bound is None else [(-domain.bound, domain.bound)] * domain.dim
-    emitters = [
-        EvolutionStrategyEmitter(
-            archive, x0=np.zeros(domain.dim), sigma0=step_sizes[0], batch_size=EMITTER_BATCH, bounds=bounds,
-            seed=NUM_EMITTERS * seed + i, **how,
-        )
-        for i in range(NUM_EMITTERS)
-    ]  # fmt: skip
-    scheduler, passive, found = Scheduler(archive, emitters), Passive(domain.half_width), []
-    rows = rows_of(num_iterations)
-    for iteration in range(1, num_iterations + 1):
-        objective, measures = domain.function(scheduler.ask())
-        scheduler.tell(objective, measures)
-        passive.add(objective, measures)
-        if iteration in rows:
-            found.append(scores(passive.best))
-    qd_score, coverage = np.array(found).T
-    return algorithm.batch_size * rows, qd_score, coverage
+        ranges = [(-domain.half_width, domain.half_width)] * 2
+        archive = LQDArchive(
+            solution_dim=domain.dim, measure_dim=2, capacity=algorithm.population_size, rule=algorithm.rule, seed=seed,
+            ranges=ranges,
+        )  # fmt: skip
+    how = "cma-me" if algorithm.is_learned else algorithm.rule
+    return watched.emitters(
+        domain, how, step_sizes[0], seed, num_iterations, archive, NUM_EMITTERS, EMITTER_BATCH
+    )  # fmt: skip
 
 
 def run(domain: Domain, algorithm: Algorithm, step_sizes, seeds: Sequence[int], num_evaluations: int):
     if not algorithm.emitters:
         return run_rule(domain, algorithm, step_sizes, seeds, num_evaluations)
-    found = [run_emitters(domain, algorithm, step_sizes, seed, num_evaluations) for seed in seeds]
-    return found[0][0], *(np.stack([one[i] for one in found], axis=1) for i in (1, 2))
+    return watched.together([run_emitters(domain, algorithm, step_sizes, seed, num_evaluations) for seed in seeds])
 
 
 # Pieces
@@ -470,7 +343,7 @@ def main(arguments=None) -> Found:
     parser.add_argument("--out", type=pathlib.Path, help="default: results/community; quick: runs/community-quick")
     parser.add_argument("--num-evaluations", type=int, default=51_840, help="of each run")
     parser.add_argument("--num-seeds", type=int, default=16)
-    parser.add_argument("--tasks", nargs="*", choices=DOMAINS, default=list(DOMAINS))
+    parser.add_argument("--tasks", nargs="*", choices=DOMAINS, default=["sphere", "arm"])
     parser.add_argument("--algorithms", nargs="*", choices=ALGORITHMS, default=list(ALGORITHMS))
     parser.add_argument("--figure", type=pathlib.Path, help="also draw it here, .png")
     parser.add_argument("--steps-from", type=pathlib.Path, help="take step sizes from a finished folder, tune nothing")

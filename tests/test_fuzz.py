@@ -24,7 +24,7 @@ import safetensors.numpy
 
 import lqd
 from lqd import cli
-from lqd.bench import claims, generalisation, suites
+from lqd.bench import claims, generalisation, second, suites
 from lqd.bench.results import Folder
 from lqd.cli import bench, demo, figure, flags, imitate, report, rerun, run, seeds, show, train
 from lqd.errors import InvalidInput
@@ -427,7 +427,7 @@ def test_the_command_line(num, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for module, name in ((seeds, "run_seeds"), (seeds, "anchors_of"), (trainer, "run"), (suites, "run")):
         monkeypatch.setattr(module, name, reached)
-    for module in (claims, generalisation):
+    for module in (claims, generalisation, second):
         monkeypatch.setattr(module, "run", reached)
     monkeypatch.setattr(rerun, "rerun", rerun.rerun)
     outcomes = {"ran": 0, "refused": 0}

@@ -18,11 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from lqd.bench import again, side_by_side
+from lqd.bench import again, contestants, side_by_side
 from lqd.bench.settings import NUM_POINTS, SHARE, Field, Setting, field, fitted
 from lqd.errors import InvalidInput, Unreadable, unknown
 from lqd.evolution import loop, metrics
-from lqd.evolution.variation import IsoLine
+from lqd.evolution.led import led_by
+from lqd.evolution.variation import IsoLine, Operator, Variation
 from lqd.io import manifest
 from lqd.io.files import read_arrays, write_arrays
 from lqd.meta.validation import SEED
@@ -64,12 +65,23 @@ class Bench:
     """The tasks of one setting, what random search reaches there, and every rule's results, kept in a folder.
 
     With `compare_fitted`, learned rules are compared also at the slots that MAP-Elites fills with a fitted box.
+    `slots_of` is the MAP-Elites whose slots the others are compared at; `rules` are one's own, by name. With `which =
+    VALIDATION`, tasks and random numbers are those that choices are made on.
     """
 
-    def __init__(self, setting: Setting, folder: pathlib.Path, compare_fitted: bool = False):
+    def __init__(
+        self,
+        setting: Setting,
+        folder: pathlib.Path,
+        compare_fitted: bool = False,
+        which: int = TEST,
+        slots_of: str = "me",
+        rules: Mapping[str, Rule] | None = None,
+    ):
         self.setting, self.folder, self.compare_fitted = setting, folder, compare_fitted
+        self.which, self.slots_of, self.rules = which, slots_of, dict(rules or {})
         self.made: dict[str, dict[str, Any]] = {}  # piece -> when, on what, and how long it took
-        keys = held_out(TEST)
+        keys = held_out(which)
         self._key_anchors, self._key_box = keys.anchors, keys.box
         self.field = field(keys.tasks, setting)
         first = setting.first_seed  # a key does not depend on how many there are
@@ -94,13 +106,14 @@ class Bench:
 
         "me" comes first: the others are compared at the slots that it fills, and say so if its piece is not there.
         "me-fitted" is the same rule with a box fitted to each task; `RULE@random` (or `@zero`) is the rule with
-        uninformative descriptors.
+        uninformative descriptors; `RULE+VARIATION` is the rule with children made in another way than the paper's.
         """
         alter, f_rand = _alter(name), self.anchors()
 
         def compute(rule):
             num, field = self._num_compared(name), self._field(name)
-            rows, state = _run(self.setting.sizes, alter, rule, self.keys, field, f_rand, self.setting.steps)
+            operator = self._operator(name)
+            rows, state = _run(self.setting.sizes, alter, rule, self.keys, field, f_rand, self.setting.steps, operator)
             return self._table(name, rows, state, num)
 
         return self.piece(name, {}, compute)
@@ -117,6 +130,8 @@ class Bench:
         Their state is kept from time to time, and when time is up (`until`, by `time.perf_counter`), which raises
         `OutOfTime`. `look` is told the generation. Of rules that ran with fewer seeds only the other seeds run.
         """
+        if varied := [name for name in names if contestants.parse(name).variation]:
+            raise InvalidInput(f"rules side by side have the paper's variation, not that of {', '.join(varied)}.")
         names = in_order(names)
         about = {name: self._about(name) for name in names}
         missing = [name for name in names if self._read(name, about[name]) is None]
@@ -194,11 +209,11 @@ class Bench:
 
     def _num_compared(self, name: str, tables: Mapping[str, Table] | None = None) -> dict[str, Float[Array, " K"]]:
         """Slots that MAP-Elites fills on each task: novelty is compared at this number of individuals of each rule."""
-        if name in MAP_ELITES or _alter(name):
+        if contestants.parse(name).rule in MAP_ELITES or _alter(name):
             everybody = jnp.full(self.field.tasks.num_tasks, float(self.setting.population_size))
-            return {AT_FITTED_SLOTS if name == FITTED else "novelty_rarefied": everybody}
+            return {AT_FITTED_SLOTS if contestants.parse(name).rule == FITTED else "novelty_rarefied": everybody}
         found = {}
-        for measure, other in ({"novelty_rarefied": "me"} | self._also_compared(name)).items():
+        for measure, other in ({"novelty_rarefied": self.slots_of} | self._also_compared(name)).items():
             table = (tables or {}).get(other) or self._read(other, self._about(other))
             if table is None:
                 raise InvalidInput(
@@ -216,17 +231,22 @@ class Bench:
 
     def _about(self, name: str) -> dict[str, Any]:
         """What a piece depends on, besides the setting."""
-        mark = without_descriptors.MARKS.get(name.partition("@")[2], "")
+        one = contestants.parse(name)
+        mark = without_descriptors.MARKS.get(one.descriptors, "")
         rule = self._rule(name)
         known = rule.fingerprint() if isinstance(rule, Learned) else type(rule).__name__
         about: dict[str, Any] = {"rule": known + mark}
-        if name == FITTED:
+        if one.rule == FITTED:
             about["box"] = {"share": SHARE, "num_points": NUM_POINTS}
+        if (operator := self._operator(name)) is not None:
+            about["variation"] = contestants.described(operator)
+        if self.slots_of != "me" and one.rule not in MAP_ELITES:
+            about["slots_of"] = self.slots_of
         also = self._also_compared(name)
         return about | ({"compared": also} if also else {})
 
     def _field(self, name: str) -> Field:
-        return self._fitted if name == FITTED else self.field
+        return self._fitted if contestants.parse(name).rule == FITTED else self.field
 
     @functools.cached_property
     def _fitted(self) -> Field:
@@ -235,12 +255,21 @@ class Bench:
         return fitted(self._key_box, self.field)
 
     def _rule(self, name: str) -> Rule:
-        if name not in MAP_ELITES:
-            return catalogue.rule(name.split("@")[0])
+        rule = contestants.parse(name).rule
+        if rule in self.rules:
+            return self.rules[rule]
+        if rule not in MAP_ELITES:
+            return catalogue.rule(rule)
         return catalogue.rule("me", centroids=cvt.centroids(self.setting.population_size, *self.field.box))
 
+    def _operator(self, name: str) -> Operator | Variation | None:
+        """How children are made; None is the paper's way, as a part of the program."""
+        rule, variation, _ = contestants.parse(name)
+        return None if variation is None else contestants.operator(variation, self.field.box, {}, rule)
+
     def _description(self, about: dict[str, Any]) -> dict[str, Any]:
-        return json.loads(json.dumps({"setting": dataclasses.asdict(self.setting)} | about))
+        drawn = {} if self.which == TEST else {"key": self.which}
+        return json.loads(json.dumps({"setting": dataclasses.asdict(self.setting)} | drawn | about))
 
     def _kept(self, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any], dict[str, Any]] | None:
         """What is kept under a name: the arrays, what they belong to, and how they were made."""
@@ -279,12 +308,12 @@ class Bench:
 
 def in_order(names: Sequence[str]) -> list[str]:
     """MAP-Elites first: its slots are what the others are compared at."""
-    return sorted(names, key=lambda name: (*MAP_ELITES, name).index(name))
+    return sorted(names, key=lambda name: (*MAP_ELITES, rule := contestants.parse(name).rule).index(rule))
 
 
 def _alter(name: str) -> Callable | None:
     """What is done to the descriptors: usually nothing."""
-    kind = name.partition("@")[2]
+    kind = contestants.parse(name).descriptors
     if kind and kind not in without_descriptors.KINDS:
         raise unknown("kind of descriptors", kind, without_descriptors.KINDS)
     return without_descriptors.KINDS.get(kind)
@@ -306,22 +335,33 @@ def _measured(state: loop.State, measured_with: tuple[Field, Any]) -> dict[str, 
     }
 
 
-def evolve(sizes: tuple[int, int], alter: Callable | None, rule: Rule, keys, field: Field, steps, look: Callable):
-    """Whole runs on all tasks: the state at the end, and what `look` sees after each of the steps."""
-    rules, operator, (population_size, batch_size) = (ready(rule),), IsoLine.with_steps(), sizes
+def evolve(
+    sizes: tuple[int, int], alter: Callable | None, rule: Rule, keys, field: Field, steps, look: Callable,
+    operator: Operator | Variation | None = None,
+):  # fmt: skip
+    """Whole runs on all tasks: the state at the end, and what `look` sees after each of the steps.
+
+    Without an operator, children are made as in the paper, with steps that are constants of the program.
+    """
+    operator = IsoLine.with_steps() if operator is None else operator
+    rules, (population_size, batch_size) = (led_by(ready(rule), operator),), sizes
 
     def step(states):
         return loop.step_together(states, field.tasks, rules, operator, batch_size, field.start, (alter,))
 
-    states = loop.begin_together(keys, field.tasks, rules, population_size, field.start, (alter,))
+    states = loop.begin_together(keys, field.tasks, rules, population_size, field.start, (alter,), operator=operator)
     (state,), seen = loop.evolve(step, states, steps, lambda states: look(states[0]))
     return state, seen
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _run(sizes: tuple[int, int], alter: Callable | None, rule: Rule, keys, field: Field, f_rand, steps):
+def _run(sizes: tuple[int, int], alter: Callable | None, rule: Rule, keys, field: Field, f_rand, steps, operator=None):
     """Rows of measures, and the states at the end."""
-    state, rows = evolve(sizes, alter, rule, keys, field, steps, lambda state: _measured(state, (field, f_rand)))
+
+    def look(state):
+        return _measured(state, (field, f_rand))
+
+    state, rows = evolve(sizes, alter, rule, keys, field, steps, look, operator)
     return rows, state
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import pathlib
 import sys
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from lqd.checks import time_limit
@@ -22,16 +23,17 @@ class Bench:
 
     suite: str = "claims"
     """Experiments of the paper: pareto, bars-train, bars-ood, grid, landscape, ablation, diversity, robots,
-    robots-aggregate, or all of them; ours: claims, generalisation."""
+    robots-aggregate, or all of them; ours: claims, generalisation, second."""
     preset: str = "quick"
     """For the paper's experiments: quick (`all` takes under 20 minutes on 2 CPU cores), scaled, longer (two robots, six
-    times the evaluations) or paper (the paper's size, on a GPU). For claims and generalisation: quick or full (on a
-    GPU; claims also at a million evaluations)."""
+    times the evaluations) or paper (the paper's size, on a GPU). For ours: quick or full (on a GPU; claims
+    also at a million evaluations)."""
     seeds: int | None = None
     """Instances of each function, instead of the preset's number. If the folder has fewer, the others are added."""
     only: tuple[str, ...] = ()
     """Run only these parts of the suite, such as hopper or train, and write only their pieces. Several processes can
-    share a folder, each with its own parts; then the command without --only collects them and writes the report."""
+    share a folder, each with its own parts; then the command without --only collects them and writes the report. Of the
+    suite second: only these tables (fitness, fitness-40, diversity, novelty, grid, million)."""
     time_limit_s: float | None = None
     """Stop after this many seconds, with exit status 3. The same command continues from there."""
     out: pathlib.Path | None = None
@@ -40,10 +42,10 @@ class Bench:
     """Show no progress bar."""
 
     def main(self) -> None:
-        from lqd.bench import claims, generalisation, suites
+        from lqd.bench import claims, generalisation, second, suites
         from lqd.io.lock import locked
 
-        own = {"claims": claims, "generalisation": generalisation}
+        own: dict[str, Any] = {"claims": claims, "generalisation": generalisation, "second": second}
         if self.suite not in (*suites.NAMES, *own):
             raise unknown("suite", self.suite, [*suites.NAMES, *own])
         presets: dict[str, Any] = own[self.suite].PRESETS if self.suite in own else suites.PRESETS
@@ -52,11 +54,14 @@ class Bench:
         if self.seeds is not None and self.suite in own:
             raise InvalidInput(f"--seeds is for the paper's suites; {self.suite!r} has a fixed number of seeds.")
         for name in ("only", "time_limit_s"):
-            if getattr(self, name) not in ((), None) and self.suite in own:
+            is_known = self.suite not in own or (self.suite == "second" and name == "only")
+            if getattr(self, name) not in ((), None) and not is_known:
                 raise InvalidInput(f"--{name.replace('_', '-')} is for the paper's suites, not for {self.suite!r}.")
         out = self.out or pathlib.Path("runs") / self.suite
         size = presets[self.preset]
-        planned = size if self.suite in own else suites.parts(self.suite, size, self.only)
+        planned: Iterable[str] = second.plan(self.preset, self.only).names if self.suite == "second" else size
+        if self.suite not in own:
+            planned = suites.parts(self.suite, size, self.only)
         is_whole = self.suite not in own and not self.only
         with contextlib.ExitStack() as stack:
             stack.enter_context(locked(out, "--out", shared=bool(self.only)))
@@ -71,8 +76,11 @@ class Bench:
         from lqd.bench import generalisation
 
         with pieces_bar(self.quiet) as progress:
-            content = run(self.preset, out, progress)
-        if self.suite == "claims":
+            given = {"only": self.only} if self.suite == "second" else {}
+            content = run(self.preset, out, progress, **given)
+        if self.suite == "second":
+            self._show_second(content)
+        elif self.suite == "claims":
             self._show_claims(content)
         else:
             columns = generalisation.COLUMNS
@@ -120,6 +128,16 @@ class Bench:
         figures = draw.make_all(folder)
         draw.save_all(figures, folder)
         print(f"Wrote {page.write(out, figures=figures)}")
+
+    def _show_second(self, content: dict) -> None:
+        from lqd.bench import second_tables
+
+        for name, part in content["tables"].items():
+            print(part["title"])
+            for header, rows in second_tables.shown(name, part):
+                table(header, rows)
+        for said in content["left_out"]:
+            print(said.replace("`", ""))
 
     def _show_claims(self, content: dict) -> None:
         from lqd.bench import claims
