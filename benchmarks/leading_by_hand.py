@@ -1,8 +1,8 @@
 """Which terms of variation would help a rule that leads it? `python benchmarks/leading_by_hand.py`.
 
 The advice is set by hand instead of learned: each child has one of the few best as its parent, and steps that adapt by
-survival. Each setting is compared with the first one on the same tasks: noiseless instances of twelve functions, most of
-them ill-conditioned, of the validation key. `trail` is a draw from the covariance of what individuals differ by from
+survival. Each setting is compared with the first one on the same tasks: noiseless instances of twelve functions, most
+of them ill-conditioned, of the validation key. `trail` is a draw from the covariance of what individuals differ by from
 their parents, as CMA-ES has it; `drift` a step along the mean of the best minus the mean of all. Neither is in
 `evolution/led.py`.
 """
