@@ -158,9 +158,9 @@ def _computed(monkeypatch, architecture, num):
     forward = cpu.forward
     monkeypatch.setattr(cpu, "forward", lambda *given: calls.append(1) or forward(*given))
     params = rulesets.noisy(architecture)
-    x, filled = rulesets.inputs(8, architecture)
-    x = jax.ShapeDtypeStruct((num, x.shape[1]), x.dtype)
-    jax.eval_shape(lambda p, x, f: dispatch.few_at_once(p, 4, x, f), params, x, jax.ShapeDtypeStruct((num,), bool))
+    num_columns = rulesets.inputs(8, architecture)[0].shape[1]
+    given = jax.ShapeDtypeStruct((num, num_columns), jnp.float32), jax.ShapeDtypeStruct((num,), bool)
+    jax.eval_shape(lambda params, x, filled: dispatch.few_at_once(params, 4, x, filled), params, *given)
     return bool(calls)
 
 

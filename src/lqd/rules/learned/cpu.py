@@ -89,8 +89,7 @@ def _ordered(params: Params, num_heads: int) -> tuple[Params, np.ndarray]:
     """
     heads = np.argsort(np.arange(num_heads) % NUM_KINDS // 2, kind="stable")
     value, out = params["value"], params["out"]["weight"]
-    num_layers, width, _ = out.shape
-    columns = np.arange(width).reshape(num_heads, -1)[heads].reshape(-1)
+    columns = np.arange(out.shape[1]).reshape(num_heads, -1)[heads].reshape(-1)
     rows_of_density = np.concatenate([heads, num_heads + heads])
     read = jnp.concatenate([out[:, columns], params["density"]["weight"][:, rows_of_density]], axis=1)
     return {
@@ -141,8 +140,8 @@ def hidden(params: Params, num_heads: int, x: Float[Array, "P C"], filled: Bool[
         value = jnp.concatenate([value, jnp.ones_like(value[:, :1])], axis=1)
         sharp = jnp.clip(jnp.exp(params["sharpness"])[:, None] / unit, BLUNTEST, SHARPEST)
         slope = np.float32(-np.log2(np.e)) * sharp
-        sums = [attend(value, slope, group, of_group) for group, of_group in zip(groups, tables, strict=True)]
-        sums = jnp.concatenate(sums, axis=-1)
+        of_groups = [attend(value, slope, group, of_group) for group, of_group in zip(groups, tables, strict=True)]
+        sums = jnp.concatenate(of_groups, axis=-1)
         total = jnp.where(alone, 1.0, sums[:, -1])
         number = jnp.log(total)
         distance = jnp.where(alone, FAR, nearest_of_head - number / sharp)
