@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 
@@ -103,3 +104,23 @@ def num_other_survivors(found, expected, filled, num_survivors: int = 128):
         return [set(row[:num_survivors]) for row in order]
 
     return np.array([len(a - b) for a, b in zip(survivors(found), survivors(expected), strict=True)])
+
+
+def is_program(value) -> bool:
+    return isinstance(value, jax.extend.core.Jaxpr | jax.extend.core.ClosedJaxpr)
+
+
+def largest_array(function, *arguments) -> int:
+    """Entries of the largest array that a program makes, kernels aside."""
+    sizes = []
+
+    def visit(jaxpr):
+        for equation in jaxpr.eqns:
+            sizes.extend(variable.aval.size for variable in equation.outvars)
+            if equation.primitive.name != "pallas_call":
+                for value in jax.tree.leaves(list(equation.params.values()), is_leaf=is_program):
+                    if is_program(value):
+                        visit(getattr(value, "jaxpr", value))
+
+    visit(jax.make_jaxpr(function)(*arguments).jaxpr)
+    return max(sizes)

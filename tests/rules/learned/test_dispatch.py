@@ -8,7 +8,6 @@ import sys
 import warnings
 
 import jax
-import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -188,8 +187,10 @@ def test_a_cpu_takes_few_populations_at_a_time_in_any_nesting(architecture):
 
     expected = jax.jit(grid(network.forward))(rules, x, filled)
     np.testing.assert_allclose(jax.jit(grid(dispatch.few_at_once))(rules, x, filled), expected, rtol=1e-4, atol=1e-5)
-    largest = largest_array(grid(dispatch.few_at_once), rules, x, filled)
-    assert largest <= dispatch.AT_ONCE * 4 * 12 * 12 * 2 < largest_array(grid(network.forward), rules, x, filled)
+    largest = rulesets.largest_array(grid(dispatch.few_at_once), rules, x, filled)
+    assert (
+        largest <= dispatch.AT_ONCE * 4 * 12 * 12 * 2 < rulesets.largest_array(grid(network.forward), rules, x, filled)
+    )
 
 
 @BOTH
@@ -208,32 +209,12 @@ def test_the_gpu_compiler_gets_a_program(num, exact, architecture):
     assert "triton" in text
 
 
-def is_program(value) -> bool:
-    return isinstance(value, jax.extend.core.Jaxpr | jax.extend.core.ClosedJaxpr)
-
-
-def largest_array(function, *arguments) -> int:
-    """Entries of the largest array that a program makes, kernels aside."""
-    sizes = []
-
-    def visit(jaxpr):
-        for equation in jaxpr.eqns:
-            sizes.extend(variable.aval.size for variable in equation.outvars)
-            if equation.primitive.name != "pallas_call":
-                for value in jax.tree.leaves(list(equation.params.values()), is_leaf=is_program):
-                    if is_program(value):
-                        visit(getattr(value, "jaxpr", value))
-
-    visit(jax.make_jaxpr(function)(*arguments).jaxpr)
-    return max(sizes)
-
-
 def test_where_the_plain_version_stands_in_it_takes_little_memory():
     """One rule with many populations: not all tables of pairs at once."""
     params = rulesets.noisy(Architecture(num_layers=1))
     x, filled = rulesets.inputs(32, PAPER)
     many = jax.vmap(lambda x: dispatch.forward(params, 4, x, filled))
-    largest = largest_array(many, jnp.broadcast_to(x, (4096, *x.shape)))
+    largest = rulesets.largest_array(many, jnp.broadcast_to(x, (4096, *x.shape)))
     assert largest <= 4096 * 32 * 4 + dispatch.STAND_IN_AT_ONCE * 32 * 32 * 4 * 5
 
 
@@ -241,7 +222,9 @@ def test_memory_above_the_limit_is_linear():
     params = rulesets.noisy(Architecture(num_layers=1))
 
     largest = {
-        num: largest_array(lambda x, filled: dispatch.forward(params, 4, x, filled), *rulesets.inputs(num, PAPER))
+        num: rulesets.largest_array(
+            lambda x, filled: dispatch.forward(params, 4, x, filled), *rulesets.inputs(num, PAPER)
+        )
         for num in (1024, 4096)
     }
     assert largest[4096] <= 4 * largest[1024]

@@ -127,9 +127,10 @@ def test_an_empty_population_has_no_scores(rule):
 
 def test_blocks_equal_the_whole(rule, monkeypatch):
     fitness, descriptor = map(jnp.asarray, population(num=23))
-    whole = rule(None, fitness, descriptor)
+    x, filled = recipe2.features(fitness, descriptor), fitness > -INF
+    whole = recipe2.forward(rule.params, 4, x, filled)
     monkeypatch.setattr(blocks, "MAX_TABLE", 4 * 23 * 5)  # blocks of five rows, the last one short
-    np.testing.assert_allclose(rule(None, fitness, descriptor), whole, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(recipe2.forward(rule.params, 4, x, filled), whole, rtol=1e-4, atol=1e-4)
 
 
 def test_the_gradient_is_finite_for_equals_duplicates_and_the_fittest(rule):

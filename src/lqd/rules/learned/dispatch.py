@@ -3,6 +3,8 @@
 Up to `MAX_FUSED` individuals on an NVIDIA GPU the whole network is one kernel, a program per population, and nothing
 but scores is written (`pallas/`). Above, the attention of recipe 1 is a kernel by tiles; recipe 2 runs plain there. So
 do networks that are too wide, descriptors of too many dimensions, and weights beyond what half precision holds.
+
+On a CPU recipes 2 and 3 have a form of their own (`cpu.py`), in plain XLA and float32 as well.
 """
 
 import functools
@@ -16,7 +18,7 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float
 
 from lqd.errors import InvalidInput
-from lqd.rules.learned import network, recipe2, recipe3
+from lqd.rules.learned import cpu, network, recipe2, recipe3
 from lqd.rules.learned.layers import Params
 from lqd.rules.learned.network import Architecture
 from lqd.rules.learned.pallas import recipe1 as fused1
@@ -28,7 +30,7 @@ Packed = tuple[tuple[Array, ...], Bool[Array, ""]]
 SETTING = "LQD_KERNEL"
 CHOICES = {
     "auto": "the kernel on NVIDIA GPUs that can compile it, plain XLA elsewhere",
-    "off": "always plain XLA, in float32",
+    "off": "always plain XLA, in float32 (on a CPU in the form that is fast there)",
     "fast": "the kernel, or an error",
     "exact": "the kernel with exponentials in two halves, which is float32 to about 1e-5, or an error",
     "interpret": "the steps of the exact kernel one by one on any device, for tests",
@@ -131,24 +133,27 @@ def few_at_once(
 ) -> Float[Array, " P"]:
     """`network.forward`, for a CPU. Mapped over populations and weights it still takes a few populations at a time.
 
-    440 populations of 160, two cores, milliseconds per pass: recipe 1 0.41 against 1.18 all at once, recipe 2 0.65
-    against 1.58.
+    Recipe 1 takes `AT_ONCE`: 440 populations of 160 on two cores take 0.41 ms per pass, all at once 1.18 ms. What
+    `cpu` computes goes one by one.
     """
     one = jax.tree.map(lambda leaf: leaf[None], params)
     return _few_at_once_of(num_heads)(one, x[None, None], filled[None, None])[0, 0]
 
 
-def _map_of_maps(num_heads: int, params, x, filled, at_once: int):
-    """The plain version for M rules with K populations each, a given number of populations at once."""
+def _plain(params: Params, num_heads: int, x, filled):
+    return network.forward(params, num_heads, x, filled, network.fastest_attention())
+
+
+def _map_of_maps(num_heads: int, params, x, filled, at_once: int | None, forward: Callable = _plain):
+    """The plain version for M rules with K populations each, a given number of populations at once or one by one."""
 
     def of_rule(each):
         params, *populations = each
 
         def one(population):
-            x, filled = population
-            return network.forward(params, num_heads, x, filled, network.fastest_attention())
+            return forward(params, num_heads, *population)
 
-        return jax.lax.map(one, tuple(populations), batch_size=min(at_once, x.shape[1]))
+        return jax.lax.map(one, tuple(populations), batch_size=at_once and min(at_once, x.shape[1]))
 
     return jax.lax.map(of_rule, (params, x, filled))
 
@@ -156,10 +161,11 @@ def _map_of_maps(num_heads: int, params, x, filled, at_once: int):
 @functools.cache
 def _few_at_once_of(num_heads: int) -> Callable:
     def many(params, x, filled):
+        forward, at_once = (cpu.forward, None) if cpu.supports(params, x.shape[2]) else (_plain, AT_ONCE)
         if x.shape[0] * x.shape[1] > 1:
-            return _map_of_maps(num_heads, params, x, filled, AT_ONCE)
+            return _map_of_maps(num_heads, params, x, filled, at_once, forward)
         params, x, filled = jax.tree.map(lambda leaf: leaf[0], (params, x, filled))
-        return network.forward(params, num_heads, x[0], filled[0])[None, None]
+        return forward(params, num_heads, x[0], filled[0])[None, None]
 
     return _mapped(many)
 
