@@ -297,7 +297,7 @@ class _Trainer:
         card = run_record.card(self.config, self._notes(), self.num_done)
         if self.leads:
             self._write_rule("last.safetensors", last)
-            if "best" not in self.arrays:  # nothing was validated
+            if not self.config.validation.every and "start" in self.arrays:
                 self._write_rule(trained.RULE, last)
             manifest.write(self.store.folder / "card.json", card)
         return Outcome(rule, self.store.folder, self.num_done, self.stop.reason, card)

@@ -28,7 +28,7 @@ GELU = np.float32(np.sqrt(2 / np.pi)), np.float32(np.sqrt(2 / np.pi) * 0.044715)
 
 def supports(params: Params, num: int) -> bool:
     """Whether it computes this network for this many individuals."""
-    return "sharpness" in params["layers"] and num <= MOST
+    return "sharpness" in params["layers"] and "breeding" not in params and num <= MOST
 
 
 def forward(params: Params, num_heads: int, x: Float[Array, "P C"], filled: Bool[Array, " P"]) -> Array:
