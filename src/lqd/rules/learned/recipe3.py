@@ -13,12 +13,14 @@ from where an individual without parents begins, so one of whom nothing is known
 recipe 2 become weights of recipe 3 by zeros in the new places: the same scores, and nothing said of breeding.
 """
 
+import functools
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from lqd.rules.learned import layers, recipe2
-from lqd.rules.learned.layers import PRECISION, Params
+from lqd.rules.learned.layers import Params
 
 STEPS = ("iso", "line", "difference", "shape", "middle")  # in the order of their columns
 NEUTRAL = np.log(np.array([0.05, 0.3, 0.3, 0.3, 0.01], np.float32))  # logarithms: the steps of the first individuals
@@ -76,8 +78,14 @@ def read_off(params: Params, hidden: Float[Array, "P F"], x: Float[Array, "P C"]
     """All outputs, given the last layer. What rank and what is carried say of breeding counts whatever the network
     makes of them."""
     normed = layers.layer_norm(params["norm"], hidden)
-    score = layers.linear(params["score"], normed)
-    advice = jnp.matmul(normed, params["breeding"]["weight"], precision=PRECISION)
+    score = sum_of_products(normed, params["score"]["weight"]) + params["score"]["bias"]
+    advice = sum_of_products(normed, params["breeding"]["weight"])
     read = jnp.concatenate([x[:, 1:2], x[:, recipe2.NUM_FIRST : recipe2.NUM_FIRST + NUM_CARRIED]], axis=1)
-    direct = jnp.matmul(read, params["breeding"]["direct"], precision=PRECISION) + params["breeding"]["bias"]
+    direct = sum_of_products(read, params["breeding"]["direct"]) + params["breeding"]["bias"]
     return jnp.concatenate([score, (advice + direct) * GAIN], axis=1)
+
+
+def sum_of_products(x: Float[Array, "*batch P F"], matrix: Float[Array, "*batch F G"]) -> Float[Array, "*batch P G"]:
+    """A product with a narrow matrix, term by term: the same bits however many populations there are."""
+    terms = (x[..., i, None] * matrix[..., None, i, :] for i in range(matrix.shape[-2]))
+    return functools.reduce(jnp.add, terms)

@@ -24,8 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import pallas as pl
 
-from lqd.rules.learned import recipe2
-from lqd.rules.learned.layers import PRECISION, Params
+from lqd.rules.learned import recipe2, recipe3
+from lqd.rules.learned.layers import Params
 from lqd.rules.learned.pallas import split_precision
 from lqd.rules.learned.pallas.split_precision import LOG2_E, Arithmetic, dot, dot_transposed
 from lqd.rules.learned.recipe2 import NUM_FIRST
@@ -76,9 +76,9 @@ def fused(packed, x, filled, *, num_features: int, num_heads: int, exact: bool, 
     rows, num_warps, size = split_precision.tiling(num)
     x, begun = jnp.where(filled[..., None], x, 0.0), None
     if first > NUM_FIRST:
-        begun = jnp.einsum("mkpc,mcf->mkpf", x[..., :2], embed[:, :2], precision=PRECISION)
-        begun += jnp.einsum("mkpc,mcf->mkpf", x[..., NUM_FIRST:first], embed[:, 4:], precision=PRECISION)
-        begun = split_precision.widened(begun, 2, size)
+        tokens = jnp.concatenate([x[..., :2], x[..., NUM_FIRST:first]], axis=3)
+        weights = jnp.concatenate([embed[:, :2], embed[:, recipe2.NUM_TOKENS :]], axis=1)
+        begun = split_precision.widened(recipe3.sum_of_products(tokens, weights[:, None]), 2, size)
         x = jnp.concatenate([x[..., :NUM_FIRST], x[..., first:]], axis=3)
     mask = jnp.where(filled, np.float32(0), MASK)
     x = split_precision.widened(x, 2, size).swapaxes(2, 3)
