@@ -165,7 +165,7 @@ def _computed(monkeypatch, architecture, num):
 
 
 @pytest.mark.parametrize(("architecture", "num", "expected"), [
-    (DISTANCES, 40, True), (LEADING, 40, True), (DISTANCES, cpu.MOST + 1, False), (rulesets.PAPER, 40, False),
+    (DISTANCES, 40, True), (LEADING, 40, False), (DISTANCES, cpu.MOST + 1, False), (rulesets.PAPER, 40, False),
 ])  # fmt: skip
 def test_when_it_is_chosen(monkeypatch, architecture, num, expected):
     assert _computed(monkeypatch, architecture, num) == expected

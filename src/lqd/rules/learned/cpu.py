@@ -27,7 +27,11 @@ GELU = np.float32(np.sqrt(2 / np.pi)), np.float32(np.sqrt(2 / np.pi) * 0.044715)
 
 
 def supports(params: Params, num: int) -> bool:
-    """Whether it computes this network for this many individuals."""
+    """Whether it computes this network for this many individuals.
+
+    It could for recipe 3, but there searches on the host and compiled ones then differed in the last bits, and with
+    them all later children: what says how far they go has to be the same.
+    """
     return "sharpness" in params["layers"] and "breeding" not in params and num <= MOST
 
 

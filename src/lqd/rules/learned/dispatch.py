@@ -4,7 +4,7 @@ Up to `MAX_FUSED` individuals on an NVIDIA GPU the whole network is one kernel, 
 but scores is written (`pallas/`). Above, the attention of recipe 1 is a kernel by tiles; recipe 2 runs plain there. So
 do networks that are too wide, descriptors of too many dimensions, and weights beyond what half precision holds.
 
-On a CPU recipes 2 and 3 have a form of their own (`cpu.py`), in plain XLA and float32 as well.
+On a CPU recipe 2 has a form of its own (`cpu.py`), in plain XLA and float32 as well.
 """
 
 import functools
