@@ -9,8 +9,7 @@ import rulesets
 from lqd.rules.learned import cpu, dispatch, network
 from lqd.rules.learned.network import Architecture
 
-DISTANCES, LEADING = rulesets.DISTANCES, rulesets.LEADING
-BOTH = pytest.mark.parametrize("architecture", [DISTANCES, LEADING], ids=["distances", "leading"])
+DISTANCES = rulesets.DISTANCES
 LIMIT = 1e-5
 
 plain = jax.jit(network.forward, static_argnums=1)
@@ -36,20 +35,19 @@ def test_powers_of_two_where_nothing_is_left_and_at_zero():
     np.testing.assert_array_equal(cpu.power_of_two(given), [1, 1, 0, 0, 0, 0])
 
 
-@BOTH
 @pytest.mark.parametrize("num", [1, 2, 3, 60, 161])
-def test_every_kind_of_size(num, architecture, monkeypatch):
+def test_every_kind_of_size(num, monkeypatch):
     """One group and several, the last one short."""
     monkeypatch.setattr(cpu, "GROUP", 40)
-    params = rulesets.noisy(architecture, sharpness=3.0)
-    x, filled = rulesets.inputs(num, architecture)
+    params = rulesets.noisy(DISTANCES, sharpness=3.0)
+    x, filled = rulesets.inputs(num, DISTANCES)
     expected = plain(params, 4, x, filled)
     found = jax.jit(lambda: cpu.forward(params, 4, x, filled))()
     assert rulesets.relative_error(found, expected, filled) < LIMIT
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)  # also for empty slots, which nobody reads
 
 
-@pytest.mark.parametrize("name", ["distances, padded", "distances, many dimensions", "leading, padded"])
+@pytest.mark.parametrize("name", ["distances, padded", "distances, many dimensions"])
 def test_every_architecture(name):
     architecture = rulesets.ARCHITECTURES[name]
     params = rulesets.noisy(architecture)
@@ -59,23 +57,20 @@ def test_every_architecture(name):
     assert rulesets.relative_error(found, plain(params, heads, x, filled), filled) < LIMIT
 
 
-@BOTH
-def test_it_is_as_exact_as_the_definition(architecture):
-    params = rulesets.noisy(architecture, sharpness=3.0)
-    x, filled = rulesets.inputs(160, architecture)
+def test_it_is_as_exact_as_the_definition():
+    params = rulesets.noisy(DISTANCES, sharpness=3.0)
+    x, filled = rulesets.inputs(160, DISTANCES)
     expected = exactly(params, 4, x, filled)
     assert expected.dtype == np.float64
     for forward in (plain, on_cpu):
         assert rulesets.relative_error(forward(params, 4, x, filled), expected, filled) < LIMIT
 
 
-@BOTH
-def test_populations_of_runs_keep_their_survivors(architecture):
-    x, filled = rulesets.of_runs(architecture.recipe)
-    params = rulesets.noisy(architecture, sharpness=3.0)
+def test_populations_of_runs_keep_their_survivors():
+    x, filled = rulesets.of_runs(2)
+    params = rulesets.noisy(DISTANCES, sharpness=3.0)
     expected = jax.jit(jax.vmap(lambda x, filled: network.scores(params, 4, x, filled)))(x, filled)
     found = jax.jit(jax.vmap(lambda x, filled: dispatch.few_at_once(params, 4, x, filled)))(x, filled)
-    found = found[..., 0] if architecture.recipe == 3 else found
     changed = rulesets.num_other_survivors(found, expected, filled)
     assert len(changed) >= 30
     assert np.median(changed) == 0
@@ -99,10 +94,9 @@ def test_empty_slots_say_nothing():
     np.testing.assert_allclose(other[filled], found[filled], rtol=1e-5, atol=1e-6)
 
 
-@BOTH
-def test_nobody_is_there(architecture):
-    params = rulesets.noisy(architecture)
-    x, filled = rulesets.inputs(20, architecture)
+def test_nobody_is_there():
+    params = rulesets.noisy(DISTANCES)
+    x, filled = rulesets.inputs(20, DISTANCES)
     nobody = jnp.zeros_like(filled)
     np.testing.assert_allclose(on_cpu(params, 4, x, nobody), plain(params, 4, x, nobody), rtol=1e-5, atol=1e-5)
 
@@ -134,19 +128,17 @@ def test_weights_that_are_no_numbers_give_no_scores():
         assert np.isnan(on_cpu(params, 4, *rulesets.inputs(20, DISTANCES))).all()
 
 
-@BOTH
 @pytest.mark.as_users
-def test_a_loop_and_a_call_give_the_same_bits(architecture):
+def test_a_loop_and_a_call_give_the_same_bits():
     """Two programs, as a search on the host and a compiled one are."""
-    params = rulesets.noisy(architecture, sharpness=3.0)
-    x, filled = rulesets.inputs(48, architecture)
+    params = rulesets.noisy(DISTANCES, sharpness=3.0)
+    x, filled = rulesets.inputs(48, DISTANCES)
     rows = jnp.stack([jnp.roll(x, i, axis=0) for i in range(3)])
     called = [on_cpu(params, 4, row, filled) for row in rows]
     given = jax.jit(lambda params, rows: jax.lax.map(lambda x: cpu.forward(params, 4, x, filled), rows))
     np.testing.assert_array_equal(given(params, rows), called)
-    if architecture.recipe == 2:  # what recipe 3 reads off the last layer has other last bits if weights are known
-        closed_over = jax.jit(lambda rows: jax.lax.map(lambda x: cpu.forward(params, 4, x, filled), rows))
-        np.testing.assert_array_equal(closed_over(rows), called)
+    closed_over = jax.jit(lambda rows: jax.lax.map(lambda x: cpu.forward(params, 4, x, filled), rows))
+    np.testing.assert_array_equal(closed_over(rows), called)
 
 
 # The choice
@@ -165,7 +157,7 @@ def _computed(monkeypatch, architecture, num):
 
 
 @pytest.mark.parametrize(("architecture", "num", "expected"), [
-    (DISTANCES, 40, True), (LEADING, 40, False), (DISTANCES, cpu.MOST + 1, False), (rulesets.PAPER, 40, False),
+    (DISTANCES, 40, True), (rulesets.LEADING, 40, False), (DISTANCES, cpu.MOST + 1, False), (rulesets.PAPER, 40, False),
 ])  # fmt: skip
 def test_when_it_is_chosen(monkeypatch, architecture, num, expected):
     assert _computed(monkeypatch, architecture, num) == expected

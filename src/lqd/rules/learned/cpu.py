@@ -1,10 +1,13 @@
-"""Recipes 2 and 3 for a CPU: the numbers of `recipe2.hidden` in half the time. It is not mapped and has no derivative.
+"""Recipe 2 for a CPU: the numbers of `recipe2.hidden` in half the time. It is not mapped and has no derivative.
 
 Individuals are sorted by fitness once, so that the fitter ones are those before. A table has who is seen along its
 first axis and who looks along its last, which keeps vectors long. Those who look are taken in groups: a head that
 sees only fitter ones stops at the end of the group, and a group's tables stay in the cache. Who is not seen is
 `UNSEEN` away and weighs exactly 0. The sum of weights is one more column of the values, and exponentials are a short
 polynomial.
+
+Recipe 3 could be computed so, too, but searches on the host and compiled ones then differed in the last bits, and with
+them all later children: what says how far they go has to be the same.
 """
 
 import jax
@@ -12,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lqd.rules.learned import layers, recipe2, recipe3
+from lqd.rules.learned import layers, recipe2
 from lqd.rules.learned.layers import PRECISION, Params
 from lqd.rules.learned.recipe2 import BLUNTEST, FAR, NEAR, NUM_FIRST, NUM_KINDS, SHARPEST
 
@@ -27,18 +30,13 @@ GELU = np.float32(np.sqrt(2 / np.pi)), np.float32(np.sqrt(2 / np.pi) * 0.044715)
 
 
 def supports(params: Params, num: int) -> bool:
-    """Whether it computes this network for this many individuals.
-
-    It could for recipe 3, but there searches on the host and compiled ones then differed in the last bits, and with
-    them all later children: what says how far they go has to be the same.
-    """
+    """Whether it computes this network for this many individuals."""
     return "sharpness" in params["layers"] and "breeding" not in params and num <= MOST
 
 
-def forward(params: Params, num_heads: int, x: Float[Array, "P C"], filled: Bool[Array, " P"]) -> Array:
-    """`network.forward` for recipes 2 and 3."""
-    last = hidden(params, num_heads, x, filled)
-    return recipe3.read_off(params, last, x) if "breeding" in params else layers.scored(params, last)
+def forward(params: Params, num_heads: int, x: Float[Array, "P C"], filled: Bool[Array, " P"]) -> Float[Array, " P"]:
+    """`recipe2.forward`."""
+    return layers.scored(params, hidden(params, num_heads, x, filled))
 
 
 def power_of_two(exponent: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -113,12 +111,12 @@ def _ordered(params: Params, num_heads: int) -> tuple[Params, np.ndarray]:
 
 def hidden(params: Params, num_heads: int, x: Float[Array, "P C"], filled: Bool[Array, " P"]) -> Float[Array, "P F"]:
     """`recipe2.hidden`."""
-    num, end = x.shape[0], NUM_FIRST + recipe2.num_further(params)
+    num = x.shape[0]
     # The last key is the place, as the sort is stable: of equals in everything the first one counts as fitter.
     *_, order = jax.lax.sort((-x[:, 0], -x[:, 2], -x[:, 3], jnp.arange(num)), num_keys=3, is_stable=True)
     x, filled = x[order].T, filled[order]
     groups = _groups(num)
-    tables = [_tables(x[end:], filled, group) for group in groups]
+    tables = [_tables(x[NUM_FIRST:], filled, group) for group in groups]
     least = jnp.concatenate([jnp.stack([jnp.min(table, axis=0) for table in pair]) for pair in tables], axis=1)
     nobody = least >= UNSEEN
     nearest = jnp.where(nobody, FAR, least)
@@ -155,7 +153,7 @@ def hidden(params: Params, num_heads: int, x: Float[Array, "P C"], filled: Bool[
         up = _product(params["up"], _layer_norm(params["norm_mlp"], x)) + params["up_bias"][:, None]
         return x + (_product(params["down"], _twice_gelu(up)) + params["down_bias"][:, None]), None
 
-    tokens = [*x[:2], *recipe2._logarithm(nearest), *x[NUM_FIRST:end]]
+    tokens = [*x[:2], *recipe2._logarithm(nearest)]
     # A sum, as a product of matrices has other last bits where a program knows the weights beforehand.
     x = sum(weight[:, None] * token for weight, token in zip(params["embed"]["weight"], tokens, strict=True))
     x = jax.lax.scan(layer, x, of_layers)[0].T
