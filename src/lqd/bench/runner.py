@@ -18,14 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from lqd.bench import again, contestants, side_by_side
+from lqd.bench import again, contestants, piece, side_by_side
 from lqd.bench.settings import NUM_POINTS, SHARE, Field, Setting, field, fitted
 from lqd.errors import InvalidInput, Unreadable, unknown
 from lqd.evolution import loop, metrics
 from lqd.evolution.led import led_by
 from lqd.evolution.variation import IsoLine, Operator, Variation
-from lqd.io import manifest
-from lqd.io.files import read_arrays, write_arrays
+from lqd.io.files import read_arrays
 from lqd.meta.validation import SEED
 from lqd.rules import catalogue, cvt
 from lqd.rules.catalogue import FITTED
@@ -301,9 +300,8 @@ class Bench:
         return arrays
 
     def _write(self, name: str, about: dict[str, Any], arrays: dict[str, np.ndarray], seconds: float) -> None:
-        self.made[name] = manifest.environment() | {"seconds": round(seconds, 1), "at": manifest.now()}
-        description = self._description(about) | {"made": self.made[name]}
-        write_arrays(self.folder / f"{name}.safetensors", "piece", arrays, description)
+        path = self.folder / f"{name}.safetensors"
+        self.made[name] = piece.write(path, self._description(about), arrays, seconds)
 
 
 def in_order(names: Sequence[str]) -> list[str]:
