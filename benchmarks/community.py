@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 import lqd
 from lqd import statistics
 from lqd.bench import domains, watched
-from lqd.bench.domains import GRID, Domain, Passive, arm, cell, scores, sphere  # noqa: F401
+from lqd.bench.domains import GRID, Domain
 from lqd.bench.watched import EMITTER_BATCH, NUM_EMITTERS
 from lqd.evolution.variation import IsoLine
 from lqd.io import manifest

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from lqd.bench import domains
 from lqd.report import style
 
 SMALL = {"population_size": 8, "batch_size": 4}
@@ -42,9 +43,9 @@ SIZES = ("dns-128", "lqd-fn-128")
 
 
 @pytest.mark.parametrize("xp", [np, jnp])
-def test_tasks_at_known_points(community, xp):
+def test_tasks_at_known_points(xp):
     points = xp.asarray(np.array([np.full(20, 2.048), np.full(20, -5.12), np.full(20, 10.24)], np.float32))
-    objective, measures = community.sphere(points, xp)
+    objective, measures = domains.sphere(points, xp)
     np.testing.assert_allclose(objective, [100, 0, 100 * (1 - (8.192 / 7.168) ** 2)], atol=1e-4)
     np.testing.assert_allclose(measures, [[20.48, 20.48], [-51.2, -51.2], [5.0, 5.0]], rtol=1e-6)
 
@@ -52,19 +53,19 @@ def test_tasks_at_known_points(community, xp):
     turned[1, 0] = math.pi / 2
     turned[2] = np.tile([math.pi, -math.pi], 6)
     turned[3, 6] = math.pi  # folded in the middle
-    objective, measures = community.arm(xp.asarray(turned), xp)
+    objective, measures = domains.arm(xp.asarray(turned), xp)
     one = 11 / 12**2  # the variance of eleven zeros and a one
     np.testing.assert_allclose(objective, [1, 1 - one / 4, 0, 1 - one], atol=1e-6)
     np.testing.assert_allclose(measures, [[12, 0], [0, 12], [0, 0], [0, 0]], atol=1e-5)
 
 
 def test_passive_archive_by_hand(community):
-    passive = community.Passive(12.0)
+    passive = domains.Passive(12.0)
     points = np.array([[-12, -12], [-11.9, -11.9], [12, 12], [99, 99], [0.01, 0.01], [0.3, 0.01]])
     passive.add(np.array([1.0, 3.0, 2.0, 1.5, -4.0, 0.5]), points)
     passive.add(np.array([2.5]), points[:1])  # no better
-    assert community.cell(points, 12.0).tolist() == [0, 0, 9999, 9999, 5050, 5150]
-    qd_score, coverage = community.scores(passive.best)
+    assert domains.cell(points, 12.0).tolist() == [0, 0, 9999, 9999, 5050, 5150]
+    qd_score, coverage = domains.scores(passive.best)
     assert qd_score == 3.0 + 2.0 + 0.0 + 0.5
     assert coverage == 4 / 10_000
 
@@ -75,7 +76,7 @@ def test_passive_archive_agrees_with_pyribs(community, task):
 
     domain = community.DOMAINS[task]
     seen = GridArchive(solution_dim=domain.dim, dims=(100, 100), ranges=[(-domain.half_width, domain.half_width)] * 2)
-    passive = community.Passive(domain.half_width)
+    passive = domains.Passive(domain.half_width)
     rng = np.random.default_rng(0)
     for _ in range(3):
         x = rng.uniform(-3, 3, (400, domain.dim))
@@ -83,7 +84,7 @@ def test_passive_archive_agrees_with_pyribs(community, task):
         assert (objective > 0).all()  # pyribs lets what is negative count
         seen.add(x, objective, measures)
         passive.add(objective, measures)
-    qd_score, coverage = community.scores(passive.best)
+    qd_score, coverage = domains.scores(passive.best)
     assert coverage == seen.stats.coverage > 0.01
     assert qd_score == pytest.approx(seen.stats.qd_score, rel=1e-12)
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "benchmarks"))
-import community
 import defaults
 import defaults_tables as tables
 import problems
+
+from lqd.bench import domains
 
 EVERY = defaults.every_problem()
 
@@ -25,7 +26,7 @@ def test_what_defaults_are_chosen_on_is_never_quoted():
     assert set(problems.LONG) <= EVERY.keys()
 
 
-@pytest.mark.parametrize(("elsewhere", "half_width"), [(community.sphere, 5.12), (community.arm, np.pi)])
+@pytest.mark.parametrize(("elsewhere", "half_width"), [(domains.sphere, 5.12), (domains.arm, np.pi)])
 def test_what_is_judged_elsewhere_is_in_neither_half(elsewhere, half_width):
     """Nobody has the descriptors of pyribs's linear projection, or of its arm, in whatever units."""
     rng = np.random.default_rng(0)
