@@ -14,12 +14,13 @@ import lqd
 from lqd.errors import InvalidInput
 from lqd.evolution import compile_time
 from lqd.meta import config as configs
-from lqd.meta import families, generation, presets, suite, train, validation
+from lqd.meta import families, generation, log, presets, suite, train, validation
 from lqd.meta.imitation import fitting, populations
 from lqd.meta.store import Store
 from lqd.meta.suite import Entry
 from lqd.meta.trainer import Outcome
 from lqd.meta.validation import PANEL, Suite, Validator, Verdict, gain
+from lqd.report import training_figures
 
 SIZES = {
     "num_meta_generations": 3, "meta_population_size": 4, "num_tasks": 2, "num_generations": 3, "population_size": 8,
@@ -89,6 +90,8 @@ def test_a_run_that_validates_elsewhere_is_the_same_run(whole, tmp_path, capsys)
     assert next(last) == next(last) == lqd.load(tmp_path / "rule.safetensors").fingerprint()
     assert json.loads((tmp_path / "card.json").read_text())["validation"] is None
     assert not any(row["score"] for row in rows(tmp_path))
+    drawn = [ax.lines[0].get_xdata().tolist() for ax in training_figures.training(log.read(tmp_path / "log.csv")).axes]
+    assert drawn == [[1, 2, 3]] * 3  # no panel of a validation that there was not
 
 
 def test_programs_compiled_together_are_those_that_are_called():

@@ -15,6 +15,8 @@ from lqd.report.style import FULL, LOOKS, Width, drawn, legend, literal, plain_n
 @sized
 def training(log, width: Width = FULL) -> Figure:
     """The course of a training run from its log: validation, wins against each hand-made rule, the optimiser."""
+    if log["score"].isna().all() and log["sigma"].notna().any():
+        return _not_validated(log, width)
     shape, height = ((4, 1), 7.6) if width.is_column else ((2, 2), 4.6)
     figure = Figure(figsize=(width.inches, height), layout="constrained")
     axes = np.ravel(figure.subplots(*shape))
@@ -45,6 +47,26 @@ def _validation(ax, validated) -> None:
     ax.axhline(0.5, color="#cccccc", lw=1, zorder=0)
     ax.set(ylabel="held-out tasks won", title="objective, against the panel", ylim=(-0.03, 1.03))
     ax.legend()
+
+
+def _not_validated(log, width: Width) -> Figure:
+    """What the members reached on the tasks of their meta-generation, which are others each time, and the optimiser."""
+    shape, height = ((3, 1), 5.8) if width.is_column else ((1, 3), 2.4)
+    figure = Figure(figsize=(width.inches, height), layout="constrained")
+    axes = np.ravel(figure.subplots(*shape))
+    evolved = log[log["sigma"].notna()]
+    for ax, measure in zip(axes, ("regret", "novelty"), strict=False):
+        values = evolved[measure].where(evolved[measure] > 0)
+        ax.plot(evolved["step"], values, ".", ms=3, color="#0072B2")
+        ax.set(yscale="log", ylabel=f"{measure}, median", title=f"{measure} in training")
+        if values.notna().any():
+            plain_numbers(ax.yaxis)
+    _internals(axes[2], log)
+    for ax in axes:
+        ax.set_xlabel("meta-generations")
+        tidy(ax)
+    said(figure, "Nothing was validated. Tasks and numbers of generations differ from one meta-generation to the next.")
+    return figure
 
 
 def _internals(ax, log) -> None:
