@@ -141,7 +141,7 @@ def hidden(params: Params, num_heads: int, x: Float[Array, "P C"], filled: Bool[
         value = value.reshape(num_heads, -1, num)
         value = jnp.concatenate([value, jnp.ones_like(value[:, :1])], axis=1)
         sharp = jnp.clip(jnp.exp(params["sharpness"])[:, None] / unit, BLUNTEST, SHARPEST)
-        slope = np.float32(-np.log2(np.e)) * sharp
+        slope = np.float32(-1 / np.log(2)) * sharp
         of_groups = [attend(value, slope, group, of_group) for group, of_group in zip(groups, tables, strict=True)]
         sums = jnp.concatenate(of_groups, axis=-1)
         total = jnp.where(alone, 1.0, sums[:, -1])
