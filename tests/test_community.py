@@ -95,17 +95,17 @@ def test_compiled_archive_sees_every_solution(small):
 
     def watched(x, xp):
         jax.debug.callback(lambda x: asked.append(np.array(x)), x)
-        return small.arm(x, xp)
+        return domains.arm(x, xp)
 
     domain = dataclasses.replace(small.DOMAINS["arm"], function=watched)
     evaluations, qd_score, coverage = small.run_rule(domain, small.ALGORITHMS["dns-128"], (0.1, 0.2), [3], 28)
     jax.effects_barrier()
     assert evaluations.tolist() == [12, 16, 20, 24, 28]
     assert sum(map(len, asked)) == 28
-    passive = small.Passive(12.0)
+    passive = domains.Passive(12.0)
     for x in asked:
-        passive.add(*small.arm(x))
-    expected = small.scores(passive.best)
+        passive.add(*domains.arm(x))
+    expected = domains.scores(passive.best)
     assert (qd_score[-1, 0], coverage[-1, 0]) == pytest.approx(expected, rel=1e-5)
     assert 10 <= 10_000 * coverage[-1, 0] <= 28
     assert coverage[0, 0] < coverage[-1, 0]
