@@ -1,6 +1,6 @@
 """Candidates for the second generation on the tables of `lqd bench --suite second`, with other random numbers.
 
-    python benchmarks/second_validation.py --rule lqd2-f=training/lqd2-f-sigma-0.1 --table fitness --seeds 8
+    python benchmarks/second_validation.py --rule lqd2-f=training/starts/lqd2-f.safetensors --table fitness --seeds 8
     python benchmarks/second_validation.py --rule lqd2-f.a=A.safetensors --rule lqd2-f.b=B.safetensors --table fitness
 
 A rule that is chosen by numbers looks better on those than it is. So candidates are compared here, on the tasks and

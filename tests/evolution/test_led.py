@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import rulesets
 
-from lqd.evolution.led import RANGE, Leader, Led, led_by
+from lqd.evolution.led import RANGE, WAY, Leader, Led, led_by
 from lqd.evolution.loop import ANYWHERE
 from lqd.evolution.variation import Spread
 from lqd.rules.handmade import DominatedNoveltySearch
@@ -27,13 +27,13 @@ def population(num_empty=0):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((NUM, DIM), np.float32) * np.float32([1, 3, 0.5])
     fitness = jnp.where(jnp.arange(NUM) < NUM - num_empty, 0.0, -jnp.inf)
-    return Population(jnp.asarray(x), fitness, jnp.zeros((NUM, 2)), {}, Led().first(NUM))
+    return Population(jnp.asarray(x), fitness, jnp.zeros((NUM, 2)), {}, Led().first(NUM, DIM))
 
 
 def with_traits(people, **columns):
     """Columns by what they are; steps that are not named are as good as none, and nothing changes."""
     traits = np.array(people.traits)
-    traits[:, : len(STEPS)] = RANGE[0]
+    traits[:, : len(STEPS)] = np.log(1e-5)
     traits[:, CHANGE] = -100.0
     for name, value in columns.items():
         traits[:, STEPS.index(name) if name in STEPS else ADVICE[name]] = value
@@ -101,11 +101,41 @@ def test_shape_steps_have_the_covariance_of_those_who_count():
     np.testing.assert_allclose(np.cov(steps_of(people).T), expected, atol=0.05 * np.trace(expected) / 3)
 
 
-def test_middle_steps_go_to_the_mean_of_those_who_count():
-    people = only_parent(middle=np.log(1.0), shape_weight=np.where(np.arange(NUM) < 6, 0.0, -30.0))
-    mean = np.asarray(people.x)[:6].mean(axis=0)
-    expected = (1 - np.exp(-1.0)) * (mean - people.x[0])
-    np.testing.assert_allclose(steps_of(people).mean(axis=0), expected, atol=1e-2)
+def with_trails(people, trails):
+    return carrying(people, jnp.asarray(people.traits).at[:, WAY:].set(trails))
+
+
+def mean_deviation(people):
+    return np.exp(np.log(np.std(people.x, axis=0)).mean())
+
+
+def test_trail_steps_have_the_covariance_of_the_trails_of_those_who_count():
+    trails = np.random.default_rng(1).standard_normal((NUM, DIM), np.float32) * np.float32([1, 0.1, 3])
+    people = only_parent(trail=np.log(0.5), shape_weight=np.where(np.arange(NUM) < 6, 0.0, -30.0))
+    expected = (0.5 * mean_deviation(people)) ** 2 * trails[:6].T @ trails[:6] / 6
+    found = np.cov(steps_of(with_trails(people, trails)).T)
+    np.testing.assert_allclose(found, expected, atol=0.05 * np.trace(expected) / 3)
+
+
+def test_a_trail_is_half_forgotten_at_each_step():
+    trails = np.tile(np.float32([4.0, 0.0, -2.0]), (NUM, 1))
+    people = with_trails(only_parent(iso=np.log(0.5), trail=np.log(0.02)), trails)
+    bred = children(people, 50, box=None)
+    moved = (bred.x - people.x[0]) / mean_deviation(people)
+    np.testing.assert_allclose(bred.traits[:, WAY:], 0.5 * trails[0] + 0.75**0.5 * moved, rtol=1e-3, atol=1e-3)
+
+
+def test_trails_stay_finite():
+    people = with_trails(only_parent(trail=np.log(3.0)), 1e6)
+    for _ in range(50):
+        people = carrying(people, children(people, NUM).traits.at[:, NUM_CARRIED:WAY].set(0.0))
+    assert (abs(people.traits[:, WAY:]) <= 1e6).all()
+    assert np.isfinite(children(people, NUM).x).all()
+
+
+def test_whoever_is_of_the_start_has_no_trail():
+    people = only_parent(trail=np.log(1.0))
+    np.testing.assert_allclose(steps_of(people), 0.0, atol=0.02)
 
 
 def test_steps_are_handed_on_with_what_was_advised_and_a_little_chance():
@@ -114,7 +144,7 @@ def test_steps_are_handed_on_with_what_was_advised_and_a_little_chance():
     traits = np.asarray(children(people).traits)
     assert abs(traits[:, 0].mean() - (-3.0 + 0.7)) < 0.02
     assert abs(traits[:, 0].std() - 0.3) < 0.02
-    np.testing.assert_array_equal(traits[:, len(STEPS) :], 0.0)  # newborn, and nothing is advised yet
+    np.testing.assert_array_equal(traits[:, len(STEPS) : WAY], 0.0)  # newborn, and nothing is advised yet
 
 
 def test_steps_stay_in_their_range():
@@ -129,7 +159,7 @@ def test_steps_stay_in_their_range():
 @pytest.mark.parametrize("value", [-1e30, 1e30])
 def test_any_advice_gives_children_inside_the_box(value):
     people = population()
-    traits = people.traits.at[:, NUM_CARRIED:].set(value)
+    traits = people.traits.at[:, NUM_CARRIED:WAY].set(value)
     x = children(carrying(people, traits), 500).x
     assert np.isfinite(x).all()
     assert (abs(x) <= 100).all()
@@ -143,7 +173,7 @@ def test_who_is_alone_takes_steps_as_wide_as_a_start():
 
 def test_a_leader_advises_and_everybody_grows_older():
     rule = Learned(rulesets.noisy(rulesets.LEADING), rulesets.LEADING)
-    leader, traits = led_by(BySpread(rule), Led()), Led().first(20)
+    leader, traits = led_by(BySpread(rule), Led()), Led().first(20, DIM)
     rng = np.random.default_rng(0)
     fitness, descriptor = rng.standard_normal(20, np.float32), rng.standard_normal((20, 2), np.float32)
     scores, led = leader.lead(None, fitness, descriptor, traits)
@@ -151,7 +181,8 @@ def test_a_leader_advises_and_everybody_grows_older():
     np.testing.assert_array_equal(scores, expected_scores)
     np.testing.assert_array_equal(led[:, : len(STEPS)], traits[:, : len(STEPS)])
     np.testing.assert_array_equal(led[:, len(STEPS)], 1.0)
-    np.testing.assert_allclose(led[:, NUM_CARRIED:], advice)
+    np.testing.assert_allclose(led[:, NUM_CARRIED:WAY], advice)
+    np.testing.assert_array_equal(led[:, WAY:], traits[:, WAY:])
 
 
 def test_nobody_leads_another_variation_and_not_every_rule_leads():

@@ -292,6 +292,20 @@ def test_an_object_that_is_no_pytree_will_do():
     assert runs[0].info["variation"] == "Plain"
 
 
+def test_one_may_be_told_how_many_dimensions_there_are():
+    class Wide:
+        uses_dim = True
+        children = Marked().children
+
+        def first(self, num, dim):
+            return jnp.full((num, dim), 9.0, jnp.float32)
+
+    given = SMALL | {"num_evaluations": N + 4 * B}
+    same(*(lqd.optimize(cone, **given, variation=how) for how in (Wide(), Marked())))
+    search = lqd.AskTell(**SMALL, variation=Wide())
+    assert kept(go_on(search, 5))[1].shape == (N, 3)
+
+
 # --- files, checkpoints
 
 

@@ -16,7 +16,7 @@ from lqd.evolution.led import Led
 from lqd.evolution.variation import IsoLine, Operator, Spread, Variation
 from lqd.rules import catalogue
 from lqd.rules.catalogue import FITTED
-from lqd.rules.learned.recipe3 import NEUTRAL
+from lqd.rules.learned.recipe3 import NEUTRAL, STEPS
 
 VARIATIONS = {
     "led": "steps that every individual carries and that a rule may lead",
@@ -76,7 +76,7 @@ def described(made: Operator | Variation) -> dict[str, Any]:
     if isinstance(made, Led):
         return {
             "name": "led", "change": led.CHANGE, "range": led.RANGE.tolist(), "least": led.LEAST, "most": led.MOST,
-            "start": NEUTRAL.tolist(),
+            "start": NEUTRAL.tolist(), "steps": list(STEPS), "trail": [led.LATEST, led.FARTHEST],
         }  # fmt: skip
     if isinstance(made, Spread):
         box = [] if made.descriptor_bounds is None else [np.asarray(end).tolist() for end in made.descriptor_bounds]

@@ -87,7 +87,7 @@ def _search(rule, operator, keys, steps, *, domain: Domain, num_start: int, popu
     x = loop.start_points(keys, num_start, domain.dim, tasks.bounds, start)
     x = rounded(x) if isinstance(operator, Variation) else x  # as the loop has it
     evaluation = tasks.evaluate(keys, x)
-    traits = variation.first_traits(operator, num_start)
+    traits = variation.first_traits(operator, num_start, domain.dim)
     if traits is not None:
         traits = jnp.broadcast_to(traits, (keys.shape[0], *traits.shape))
     first = Population(x, evaluation.fitness, evaluation.descriptor, {}, traits)

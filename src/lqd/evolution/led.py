@@ -1,13 +1,15 @@
 """Variation that a rule may lead: who breeds, in which directions, and how far.
 
-Every individual carries the steps that it was made with, and passes them on, slightly changed. A child begins at a
-parent `a`, and five terms are added, each with a step of its own, in units of the box (without one, of the start):
+Every individual carries the steps that it was made with, and passes them on, slightly changed. It also carries its
+trail, which is how its ancestors and it moved, the latest counting most, in mean deviations of the population at the
+time: one unit for all dimensions, as others would turn directions. A child begins at a parent `a`, and five terms are
+added, each with a step of its own, in units of the box (without one, of the start):
 
     iso           noise in every dimension, in deviations of the population
     line          along the line to another, `b - a`
     difference    along the line between two others, `c - d`
     shape         a draw from the covariance of the population, in which each individual has a weight
-    middle        a step towards the mean with the same weights
+    trail         a draw from the covariance of the trails with the same weights, in mean deviations of the population
 
 Steps are relative to the population, so no scale has to be known. A rule that leads (feature recipe 3) is asked at
 every competition. Its advice says of each individual how likely it is to be a parent, what it weighs in the covariance,
@@ -30,26 +32,30 @@ from lqd.rules.protocol import Rule, Scores
 from lqd.types import Population, pytree
 
 NUM_STEPS = len(STEPS)
+WAY = NUM_CARRIED + NUM_ADVICE  # the first column of the trail
 CHANGE = 0.3  # standard deviation by which the logarithm of a step changes from parent to child
 RANGE = np.log(np.array([1e-5, 3.0], np.float32))  # of the logarithm of a step
+LATEST, FARTHEST = 0.5, 1e6  # of a trail: how much the latest step counts, and the most it may come to
 LEAST = 1e-9  # deviation, in units of the box
 MOST = 30.0  # of a logit, either way: its exponential stays finite
 
 
 @pytree
 class Led:
-    """See above. Traits are the steps, the age, and what was advised last."""
+    """See above. Traits are the steps, the age, what was advised last, and the trail."""
 
-    def first(self, num: int) -> Float[Array, "num T"]:
-        return jnp.concatenate([neutral(num), jnp.zeros((num, NUM_ADVICE), jnp.float32)], axis=1)
+    uses_dim = True
+
+    def first(self, num: int, dim: int = 0) -> Float[Array, "num T"]:
+        return jnp.concatenate([neutral(num), jnp.zeros((num, NUM_ADVICE + dim), jnp.float32)], axis=1)
 
     def children(self, key, population: Population, box, start, batch_size: int) -> Children:
         origin, width = units(box, start, population.x.shape[1])
         z = rounded((population.x - origin) / width)
         filled = population.filled
         key_parent, key_others, key_pair, key_steps, *keys, key_edge = jax.random.split(key, 5 + NUM_STEPS)
-        traits = self.first(len(z)) if population.traits is None else population.traits
-        parent_logit, shape_logit, change, advised = jnp.split(traits[:, NUM_CARRIED:], (1, 2, 3), axis=1)
+        traits = self.first(*z.shape) if population.traits is None else population.traits
+        parent_logit, shape_logit, change, advised = jnp.split(traits[:, NUM_CARRIED:WAY], (1, 2, 3), axis=1)
 
         luck = jax.random.gumbel(key_parent, (batch_size, len(z)), jnp.float32)
         logit = jnp.clip(parent_logit[:, 0], -MOST, MOST)
@@ -61,7 +67,7 @@ class Led:
         normal = jax.random.normal(key_steps, (batch_size, NUM_STEPS), jnp.float32)
         steps = rounded(traits[first, :NUM_STEPS] + advised[first]) + rounded(strength * normal)
         steps = jnp.clip(rounded(steps), *RANGE)
-        iso, line, difference, shape, middle = jnp.split(rounded(jnp.exp(steps)), NUM_STEPS, axis=1)
+        iso, line, difference, shape, trail = jnp.split(rounded(jnp.exp(steps)), NUM_STEPS, axis=1)
 
         weight = jnp.where(filled, rounded(jnp.exp(jnp.clip(shape_logit[:, 0], -MOST, MOST))), 0.0)
         weight = rounded(weight / jnp.maximum(total(weight), LEAST))
@@ -71,20 +77,28 @@ class Led:
         def drawn(number: int, num: int):
             return jax.random.normal(keys[number], (batch_size, num), jnp.float32)
 
-        towards = product(rounded(drawn(3, len(z)) * jnp.sqrt(weight)), jnp.where(filled[:, None], z - mean, 0.0))
+        def of_covariance(number: int, vectors):
+            return product(rounded(drawn(number, len(z)) * jnp.sqrt(weight)), jnp.where(filled[:, None], vectors, 0.0))
+
+        way = traits[:, WAY:]
+        unit = rounded(jnp.exp(total(rounded(jnp.log(spread))) / z.shape[1]))  # one for all dimensions
         terms = (
             iso * spread * drawn(0, z.shape[1]),
             line * drawn(1, 1) * (z[other] - z[first]),
             difference * drawn(2, 1) * (z[here] - z[there]),
-            shape * towards,
-            (1.0 - jnp.exp(-middle)) * (mean - z[first]),
+            shape * of_covariance(3, z - mean),
+            rounded(trail * unit) * of_covariance(4, way),
         )
         child = z[first]
         for term in terms:
             child = child + rounded(term)
+        moved = rounded((child - z[first]) / unit)
+        way = rounded((1.0 - LATEST) * way[first]) + rounded(np.sqrt(LATEST * (2.0 - LATEST), dtype=np.float32) * moved)
+        way = jnp.clip(way, -FARTHEST, FARTHEST)
         if box is not None:
             child = at_bounds(key_edge, child)
-        handed_on = jnp.concatenate([steps, self.first(batch_size)[:, NUM_STEPS:]], axis=1)
+        nothing = jnp.zeros((batch_size, WAY - NUM_STEPS), jnp.float32)  # newborn, and nothing is advised yet
+        handed_on = jnp.concatenate([steps, nothing, way], axis=1)
         return Children(clip(origin + rounded(child * width), box), handed_on)
 
 
@@ -108,7 +122,8 @@ class Leader:
         """Scores, and the traits with new advice; every individual is a generation older."""
         carried = traits[:, :NUM_CARRIED]
         scores, advice = self.rule.guide(key, fitness, descriptor, carried)
-        return scores, jnp.concatenate([carried[:, :-1], carried[:, -1:] + 1.0, rounded(advice)], axis=1)
+        older = [carried[:, :-1], carried[:, -1:] + 1.0]
+        return scores, jnp.concatenate([*older, rounded(advice), traits[:, WAY:]], axis=1)
 
 
 def led_by(rule: Rule, operator: Any) -> Rule:

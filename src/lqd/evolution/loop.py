@@ -144,14 +144,16 @@ def children(
         return jax.lax.cond(
             jnp.any(population.filled),
             lambda: bred,
-            lambda: Children(_draw_start(key_fresh, batch_size, dim, bounds, start), varied.first(batch_size)),
+            lambda: Children(
+                _draw_start(key_fresh, batch_size, dim, bounds, start), variation.first_traits(varied, batch_size, dim)
+            ),
         )
 
     bred = jax.vmap(breed)(_keys(state.key, REPRODUCTION, counter), state.population, state.memory)
     if num_given := num_given_batches(start, num, batch_size):
         points = start_points(state.key, num + num_given * batch_size, dim, bounds, start)
         points = jax.lax.dynamic_slice_in_dim(points, num + counter * batch_size, batch_size, axis=1)
-        given = Children(points, _first(varied, state.key.shape[0], batch_size))
+        given = Children(points, _first(varied, (state.key.shape[0], batch_size, dim)))
         bred = jax.tree.map(lambda given, bred: jnp.where(counter < num_given, given, bred), given, bred)
     return bred._replace(x=_stored(bred.x, operator))
 
@@ -167,8 +169,10 @@ def _stored(x: Float[Array, "K B n"], operator: Operator | Variation | None) -> 
     return rounded(x) if isinstance(operator, Variation) else x
 
 
-def _first(operator: Operator | Variation | None, num_tasks: int, num: int) -> Float[Array, "K num T"] | None:
-    traits = variation.first_traits(operator, num)
+def _first(operator: Operator | Variation | None, shape: tuple[int, ...]) -> Float[Array, "K num T"] | None:
+    """Of so many tasks, individuals and dimensions."""
+    num_tasks, num, dim = shape
+    traits = variation.first_traits(operator, num, dim)
     return None if traits is None else jnp.broadcast_to(traits, (num_tasks, *traits.shape))
 
 
@@ -280,7 +284,7 @@ def begin_together(
     x = _stored(start_points(key, population_size, tasks.dim, _bounds(tasks), start), operator)
     keys = _keys(key, EVALUATION, jnp.int32(0))
     evaluation = _evaluate(tasks, keys, x)
-    traits = _first(operator, len(x), population_size)
+    traits = _first(operator, x.shape)
     states = []
     for i, rule in enumerate(rules):
         change = alter[i] if alter else None

@@ -56,7 +56,8 @@ class Variation(Protocol):
     """A pytree; `children` is called with one population at a time, and the loop maps it over tasks."""
 
     def first(self, num: int) -> Float[Array, "num T"] | None:
-        """The traits of individuals without parents."""
+        """The traits of individuals without parents. One with `uses_dim = True`, whose traits depend on how many
+        dimensions there are, is also given `dim=`."""
         ...
 
     def children(
@@ -77,9 +78,16 @@ def uses_memory(given: Operator | Variation | None) -> bool:
     return bool(getattr(given, "uses_memory", False))
 
 
-def first_traits(given: Operator | Variation | None, num: int) -> Float[Array, "num T"] | None:
+def uses_dim(given: Operator | Variation | None) -> bool:
+    """Whether the variation is told how many dimensions there are."""
+    return bool(getattr(given, "uses_dim", False))
+
+
+def first_traits(given: Operator | Variation | None, num: int, dim: int) -> Float[Array, "num T"] | None:
     """Traits of individuals without parents; none if they are unknown, or there are none."""
-    return None if given is None else as_variation(given).first(num)
+    if given is None:
+        return None
+    return as_variation(given).first(num, **({"dim": dim} if uses_dim(given) else {}))
 
 
 def clip(x: Float[Array, "... n"], box: Box | None) -> Float[Array, "... n"]:
@@ -147,8 +155,12 @@ class OwnVariation:
 
     variation: Any = static()
 
-    def first(self, num: int):
-        return self.variation.first(num)
+    def first(self, num: int, **dim):
+        return self.variation.first(num, **dim)
+
+    @property
+    def uses_dim(self) -> bool:
+        return uses_dim(self.variation)
 
     @property
     def uses_memory(self) -> bool:

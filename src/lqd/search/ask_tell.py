@@ -98,7 +98,7 @@ class AskTell:
         self._last: Rows | None = None  # measures of the present state, where they are known
         self._begun = time.perf_counter()
         self._extras = ExtrasTable()
-        first = first_traits(self._variation, 1)
+        first = first_traits(self._variation, 1, s.dim)
         self._first_traits = None if first is None else np.asarray(first)[0]
         self._outstanding = Outstanding(self._first_traits, max(LIMIT, s.batch_size))
         self._growth = Growth()

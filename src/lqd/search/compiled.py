@@ -83,7 +83,7 @@ class _Search:
         key = self.settings.key()
         like = jax.eval_shape(self._begin, key)
         with understood(saved.path):
-            state = saved.state(dataclasses.replace(like, key=key), first_traits(self.variation, 1))
+            state = saved.state(dataclasses.replace(like, key=key), first_traits(self.variation, 1, self.settings.dim))
             rows = saved.rows(state, self.settings.offset())
             if rows is None or rows.generation[0] != 0:
                 raise ValueError("no history from the beginning")

@@ -109,7 +109,7 @@ class Saved:
     def check_traits(self, settings: Settings) -> None:
         """An error if this variation needs other traits than were kept. One without traits can continue from any, and
         ours from its own fixed steps, which have none."""
-        first = first_traits(settings.resolved_variation(), 1)
+        first = first_traits(settings.resolved_variation(), 1, settings.dim)
         arrays = [self.arrays[name] for name in ("state.population.x", "outstanding.x") if name in self.arrays]
         if first is None or not arrays:
             return

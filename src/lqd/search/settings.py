@@ -1,6 +1,7 @@
 """What `optimize`, `AskTell` and `lqd run` have in common: checked once, at the door, before anything compiles."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from lqd.evolution.variation import (
     Spread,
     Start,
     Variation,
+    first_traits,
 )
 from lqd.rules import catalogue, cvt, scaled, trained
 from lqd.search import defaults
@@ -115,7 +117,7 @@ class Settings:
                 f"children(key, population, box, start, batch_size), got {shown(self.variation)}."
             )
         if not isinstance(self.variation, str):
-            checks.traits(_name(self.variation), self.variation.first)
+            checks.traits(_name(self.variation), functools.partial(first_traits, self.variation, dim=self.dim))
         steps = [name for name in ("iso_sigma", "line_sigma") if getattr(self, name) is not None]
         if self.reproduction is not None:
             others = steps if isinstance(self.variation, str) else ["variation", *steps]
