@@ -1,8 +1,8 @@
 """What one competition costs, rule by rule: `python benchmarks/rules.py`.
 
 Milliseconds per pass, median of many, on random populations of 160 (128 + 32), 1,280 and 8,448 individuals, called one
-by one; for 160 also in a loop inside one program, as in a run (there MAP-Elites finds the cells once, as descriptors do
-not change); and the peak memory of a process that runs a few generations with a population of 8,192.
+by one; for 160 and 640 also in a loop inside one program, as in a run (there MAP-Elites finds the cells once, as
+descriptors do not change); and the peak memory of a process that runs a few generations with a population of 8,192.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-RULES = ("ga", "random", "ns", "dns", "me", "lqd-untrained")
+RULES = ("ga", "random", "ns", "dns", "me", "lqd-untrained", "lqd-fn")
 
 
 def make_rule(name: str, population_size: int):
@@ -97,14 +97,14 @@ def main() -> None:
     print(f"import jax {import_time('jax'):.2f} s, import jax and lqd {import_time('jax, lqd'):.2f} s")
     sizes = (160, 1280, 8448)
     print(
-        f"{'rule':15}{'160 in a loop':>15}"
+        f"{'rule':15}{'160 in a loop':>15}{'640 in a loop':>15}"
         + "".join(f"{f'{size:,}':>12}" for size in sizes)
         + f"{'8,192: MiB more':>18}{'in all':>9}"
     )
     for name in RULES:
         repeats = [arguments.num_repeats, arguments.num_repeats // 4, 5]
         times = "".join(f"{time_pass(name, size, num):>9.2f} ms" for size, num in zip(sizes, repeats, strict=True))
-        times = f"{time_in_loop(name, 160, 20):>12.2f} ms" + times
+        times = "".join(f"{time_in_loop(name, num, 20):>12.2f} ms" for num in (160, 640)) + times
         command = [sys.executable, __file__, "--memory-of", name]
         more, total = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         print(f"{name:15}{times}{more:>18}{total:>9}")

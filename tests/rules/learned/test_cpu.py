@@ -9,7 +9,8 @@ import rulesets
 from lqd.rules.learned import cpu, dispatch, network
 from lqd.rules.learned.network import Architecture
 
-DISTANCES = rulesets.DISTANCES
+DISTANCES, PAPER = rulesets.DISTANCES, rulesets.PAPER
+BOTH = pytest.mark.parametrize("architecture", [DISTANCES, PAPER], ids=["distances", "paper"])
 LIMIT = 1e-5
 
 plain = jax.jit(network.forward, static_argnums=1)
@@ -24,7 +25,7 @@ def exactly(params, num_heads, x, filled):
             return np.asarray(network.forward(given[0], num_heads, given[1], jnp.asarray(np.asarray(filled))))
 
 
-@pytest.mark.parametrize("exponents", [(-125.5, 0.0), (-0.6, 0.0), (-3.0, -2.0)])
+@pytest.mark.parametrize("exponents", [(-125.5, 0.0), (-10.0, 60.0), (-0.6, 0.0), (-3.0, -2.0)])
 def test_powers_of_two(exponents):
     given = np.linspace(*exponents, 10001, dtype=np.float32)
     np.testing.assert_allclose(cpu.power_of_two(given), np.exp2(given.astype(np.float64)), rtol=3e-7)
@@ -35,19 +36,21 @@ def test_powers_of_two_where_nothing_is_left_and_at_zero():
     np.testing.assert_array_equal(cpu.power_of_two(given), [1, 1, 0, 0, 0, 0])
 
 
+@BOTH
 @pytest.mark.parametrize("num", [1, 2, 3, 60, 161])
-def test_every_kind_of_size(num, monkeypatch):
+def test_every_kind_of_size(num, architecture, monkeypatch):
     """One group and several, the last one short."""
     monkeypatch.setattr(cpu, "GROUP", 40)
-    params = rulesets.noisy(DISTANCES, sharpness=3.0)
-    x, filled = rulesets.inputs(num, DISTANCES)
+    monkeypatch.setattr(cpu, "TABLE", 4 * 40 * num)
+    params = rulesets.noisy(architecture, sharpness=3.0)
+    x, filled = rulesets.inputs(num, architecture)
     expected = plain(params, 4, x, filled)
     found = jax.jit(lambda: cpu.forward(params, 4, x, filled))()
     assert rulesets.relative_error(found, expected, filled) < LIMIT
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)  # also for empty slots, which nobody reads
 
 
-@pytest.mark.parametrize("name", ["distances, padded", "distances, many dimensions"])
+@pytest.mark.parametrize("name", ["distances, padded", "distances, many dimensions", "padded", "wide"])
 def test_every_architecture(name):
     architecture = rulesets.ARCHITECTURES[name]
     params = rulesets.noisy(architecture)
@@ -57,18 +60,20 @@ def test_every_architecture(name):
     assert rulesets.relative_error(found, plain(params, heads, x, filled), filled) < LIMIT
 
 
-def test_it_is_as_exact_as_the_definition():
-    params = rulesets.noisy(DISTANCES, sharpness=3.0)
-    x, filled = rulesets.inputs(160, DISTANCES)
+@BOTH
+def test_it_is_as_exact_as_the_definition(architecture):
+    params = rulesets.noisy(architecture, sharpness=3.0)
+    x, filled = rulesets.inputs(160, architecture)
     expected = exactly(params, 4, x, filled)
     assert expected.dtype == np.float64
     for forward in (plain, on_cpu):
         assert rulesets.relative_error(forward(params, 4, x, filled), expected, filled) < LIMIT
 
 
-def test_populations_of_runs_keep_their_survivors():
-    x, filled = rulesets.of_runs(2)
-    params = rulesets.noisy(DISTANCES, sharpness=3.0)
+@BOTH
+def test_populations_of_runs_keep_their_survivors(architecture):
+    x, filled = rulesets.of_runs(architecture.recipe)
+    params = rulesets.noisy(architecture, sharpness=3.0)
     expected = jax.jit(jax.vmap(lambda x, filled: network.scores(params, 4, x, filled)))(x, filled)
     found = jax.jit(jax.vmap(lambda x, filled: dispatch.few_at_once(params, 4, x, filled)))(x, filled)
     changed = rulesets.num_other_survivors(found, expected, filled)
@@ -86,17 +91,19 @@ def test_equals_in_fitness():
     assert rulesets.relative_error(on_cpu(params, 4, x, filled), plain(params, 4, x, filled), filled) < LIMIT
 
 
-def test_empty_slots_say_nothing():
-    params = rulesets.noisy(DISTANCES)
-    x, filled = rulesets.inputs(40, DISTANCES, num_empty=9)
+@BOTH
+def test_empty_slots_say_nothing(architecture):
+    params = rulesets.noisy(architecture)
+    x, filled = rulesets.inputs(40, architecture, num_empty=9)
     found = on_cpu(params, 4, x, filled)
     other = on_cpu(params, 4, jnp.where(filled[:, None], x, 77.0), filled)
     np.testing.assert_allclose(other[filled], found[filled], rtol=1e-5, atol=1e-6)
 
 
-def test_nobody_is_there():
-    params = rulesets.noisy(DISTANCES)
-    x, filled = rulesets.inputs(20, DISTANCES)
+@BOTH
+def test_nobody_is_there(architecture):
+    params = rulesets.noisy(architecture)
+    x, filled = rulesets.inputs(20, architecture)
     nobody = jnp.zeros_like(filled)
     np.testing.assert_allclose(on_cpu(params, 4, x, nobody), plain(params, 4, x, nobody), rtol=1e-5, atol=1e-5)
 
@@ -110,16 +117,33 @@ def test_any_sharpness(sharpness):
     assert rulesets.relative_error(on_cpu(params, 4, x, filled), plain(params, 4, x, filled), filled) < LIMIT
 
 
+@BOTH
 @pytest.mark.parametrize("factor", [1e-12, 1e5])
-def test_weights_of_any_size(factor):
-    params = rulesets.noisy(DISTANCES)
+def test_weights_of_any_size(factor, architecture):
+    params = rulesets.noisy(architecture)
     for what in ("value", "up"):
         params["layers"][what]["weight"] *= jnp.float32(factor)
-    x, filled = rulesets.inputs(40, DISTANCES)
+    x, filled = rulesets.inputs(40, architecture)
     assert rulesets.relative_error(on_cpu(params, 4, x, filled), plain(params, 4, x, filled), filled) < LIMIT
 
 
+@pytest.mark.parametrize("factor", [0.0, 10.0, 20.0, 40.0, 1e4])
+def test_products_of_any_size(factor):
+    """From those that are all the same to those whose exponentials are too high or too low, or that are computed
+    plain."""
+    params = rulesets.noisy(PAPER)
+    params["layers"]["query"]["weight"] *= jnp.float32(factor)
+    params["layers"]["key"]["bias"] += 30.0  # changes no weight
+    x, filled = rulesets.inputs(60, PAPER)
+    expected = exactly(params, 4, x, filled)
+    limit = max(LIMIT, 2 * rulesets.relative_error(plain(params, 4, x, filled), expected, filled))
+    assert rulesets.relative_error(on_cpu(params, 4, x, filled), expected, filled) < limit
+
+
 def test_weights_that_are_no_numbers_give_no_scores():
+    params = rulesets.noisy(PAPER)
+    params["layers"]["key"]["weight"] *= jnp.nan
+    assert np.isnan(on_cpu(params, 4, *rulesets.inputs(20, PAPER))).all()
     for what, place in (("up", "weight"), ("value", "weight"), ("sharpness", None)):
         params = rulesets.noisy(DISTANCES)
         leaf = params["layers"][what] if place is None else params["layers"][what][place]
@@ -128,11 +152,12 @@ def test_weights_that_are_no_numbers_give_no_scores():
         assert np.isnan(on_cpu(params, 4, *rulesets.inputs(20, DISTANCES))).all()
 
 
+@BOTH
 @pytest.mark.as_users
-def test_a_loop_and_a_call_give_the_same_bits():
+def test_a_loop_and_a_call_give_the_same_bits(architecture):
     """Two programs, as a search on the host and a compiled one are."""
-    params = rulesets.noisy(DISTANCES, sharpness=3.0)
-    x, filled = rulesets.inputs(48, DISTANCES)
+    params = rulesets.noisy(architecture, sharpness=3.0)
+    x, filled = rulesets.inputs(48, architecture)
     rows = jnp.stack([jnp.roll(x, i, axis=0) for i in range(3)])
     called = [on_cpu(params, 4, row, filled) for row in rows]
     given = jax.jit(lambda params, rows: jax.lax.map(lambda x: cpu.forward(params, 4, x, filled), rows))
@@ -157,7 +182,8 @@ def _computed(monkeypatch, architecture, num):
 
 
 @pytest.mark.parametrize(("architecture", "num", "expected"), [
-    (DISTANCES, 40, True), (rulesets.LEADING, 40, False), (DISTANCES, cpu.MOST + 1, False), (rulesets.PAPER, 40, False),
+    (DISTANCES, 40, True), (DISTANCES, cpu.MOST + 1, False), (rulesets.LEADING, 40, False),
+    (PAPER, cpu.LEAST, True), (PAPER, cpu.LEAST - 1, False), (PAPER, cpu.MOST + 1, False),
 ])  # fmt: skip
 def test_when_it_is_chosen(monkeypatch, architecture, num, expected):
     assert _computed(monkeypatch, architecture, num) == expected

@@ -4,7 +4,7 @@ Up to `MAX_FUSED` individuals on an NVIDIA GPU the whole network is one kernel, 
 but scores is written (`pallas/`). Above, the attention of recipe 1 is a kernel by tiles; recipe 2 runs plain there. So
 do networks that are too wide, descriptors of too many dimensions, and weights beyond what half precision holds.
 
-On a CPU recipe 2 has a form of its own (`cpu.py`), in plain XLA and float32 as well.
+On a CPU recipes 1 and 2 have a form of their own (`cpu.py`), in plain XLA and float32 as well.
 """
 
 import functools
@@ -133,8 +133,7 @@ def few_at_once(
 ) -> Float[Array, " P"]:
     """`network.forward`, for a CPU. Mapped over populations and weights it still takes a few populations at a time.
 
-    Recipe 1 takes `AT_ONCE`: 440 populations of 160 on two cores take 0.41 ms per pass, all at once 1.18 ms. What
-    `cpu` computes goes one by one.
+    What `cpu` computes goes one by one, the plain version `AT_ONCE`: hundreds of tables of pairs do not fit the cache.
     """
     one = jax.tree.map(lambda leaf: leaf[None], params)
     return _few_at_once_of(num_heads)(one, x[None, None], filled[None, None])[0, 0]
