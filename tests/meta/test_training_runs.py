@@ -1,5 +1,6 @@
 """The runs behind the rules in the box, in `training/`: each can be gone on from."""
 
+import importlib
 import json
 import pathlib
 
@@ -7,9 +8,11 @@ import jax
 import numpy as np
 import pytest
 
-from lqd.meta import generation, train
+import lqd
+from lqd.meta import generation, initial_weights, train
 from lqd.meta.store import Store
 from lqd.rules import trained
+from lqd.rules.learned import recipe3
 
 TRAINING = pathlib.Path(__file__).parents[2] / "training"
 RUNS = sorted(path.parent for path in TRAINING.glob("*/card.json"))
@@ -30,3 +33,32 @@ def test_a_run_can_be_gone_on_from(folder):
     members = jax.jit(strategy.ask)(jax.random.key(0), state)
     assert members.shape == (strategy.num_members, strategy.num_params)
     assert np.isfinite(members).all()
+
+
+STARTS = sorted((TRAINING / "starts").glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("path", STARTS, ids=lambda path: path.stem)
+def test_a_start_can_be_begun_with(path):
+    rule, _ = initial_weights.read(str(path))
+    assert rule.guides
+    assert np.any(rule.params["breeding"]["direct"] != 0)
+
+
+def test_breeding_by_hand(monkeypatch):
+    """The fitter, the more likely a parent; and whose steps are too long hands on shorter ones."""
+    monkeypatch.syspath_prepend(str(TRAINING))
+    start = importlib.import_module("start")
+    rule = start.started(lqd.load("lqd-f"), keep=0.0, rank=4.0)
+    fitness, descriptor = np.arange(20, dtype=np.float32), np.random.default_rng(0).random((20, 2), np.float32)
+    carried = np.array(recipe3.neutral(20))
+    _, advice = rule.guide(None, fitness, descriptor, carried)
+    assert (np.diff(advice[:, 0]) > 0).all()
+    np.testing.assert_allclose(advice[:, 1:], 0.0, atol=1e-6)
+    carried[:, recipe3.STEPS.index("shape")] += 1.0
+    _, advice = rule.guide(None, fitness, descriptor, carried)
+    expected = np.zeros(recipe3.NUM_ADVICE - 1)
+    expected[2 + recipe3.STEPS.index("shape")] = -0.3
+    np.testing.assert_allclose(advice[0, 1:], expected, atol=1e-6)
+    scores = rule(None, fitness, descriptor)
+    np.testing.assert_allclose(scores, lqd.load("lqd-f")(None, fitness, descriptor), rtol=1e-5, atol=1e-5)

@@ -75,8 +75,9 @@ def described(made: Operator | Variation) -> dict[str, Any]:
     """All that a variation depends on, as plain values."""
     if isinstance(made, Led):
         return {
-            "name": "led", "change": led.CHANGE, "range": led.RANGE.tolist(), "least": led.LEAST, "most": led.MOST,
-            "start": NEUTRAL.tolist(), "steps": list(STEPS), "trail": [led.LATEST, led.FARTHEST],
+            "name": "led", "steps": list(STEPS), "start": NEUTRAL.tolist(), "change": led.CHANGE.tolist(),
+            "range": led.RANGE.tolist(), "least": led.LEAST, "most": led.MOST,
+            "trail": [led.LATEST, led.FARTHEST],
         }  # fmt: skip
     if isinstance(made, Spread):
         box = [] if made.descriptor_bounds is None else [np.asarray(end).tolist() for end in made.descriptor_bounds]

@@ -33,7 +33,7 @@ from lqd.types import Population, pytree
 
 NUM_STEPS = len(STEPS)
 WAY = NUM_CARRIED + NUM_ADVICE  # the first column of the trail
-CHANGE = 0.3  # standard deviation by which the logarithm of a step changes from parent to child
+CHANGE = np.array([0.8, 0.03, 0.03, 0.03, 0.4], np.float32)  # deviation of the change of a step's logarithm in a child
 RANGE = np.log(np.array([1e-5, 3.0], np.float32))  # of the logarithm of a step
 LATEST, FARTHEST = 0.5, 1e6  # of a trail: how much the latest step counts, and the most it may come to
 LEAST = 1e-9  # deviation, in units of the box
@@ -63,7 +63,7 @@ class Led:
         other, _ = parents(key_others, population, batch_size)
         here, there = parents(key_pair, population, batch_size)
 
-        strength = rounded(CHANGE * jnp.exp(jnp.clip(change[first], -2.0, 2.0)))
+        strength = rounded(jnp.asarray(CHANGE) * jnp.exp(jnp.clip(change[first], -2.0, 2.0)))
         normal = jax.random.normal(key_steps, (batch_size, NUM_STEPS), jnp.float32)
         steps = rounded(traits[first, :NUM_STEPS] + advised[first]) + rounded(strength * normal)
         steps = jnp.clip(rounded(steps), *RANGE)

@@ -23,7 +23,7 @@ from lqd.rules.learned import layers, recipe2
 from lqd.rules.learned.layers import Params
 
 STEPS = ("iso", "line", "difference", "shape", "trail")  # in the order of their columns
-NEUTRAL = np.log(np.array([0.05, 0.3, 0.3, 0.3, 0.3], np.float32))  # logarithms: the steps of the first individuals
+NEUTRAL = np.log(np.array([0.02, 0.08, 0.08, 0.7, 0.45], np.float32))  # logarithms: the steps of the first individuals
 NUM_CARRIED = len(STEPS) + 1  # the steps and the age
 NUM_ADVICE = 3 + len(STEPS)  # parent, shape, change, and one for each step
 NUM_OUTPUTS = 1 + NUM_ADVICE
