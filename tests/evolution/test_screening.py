@@ -104,11 +104,16 @@ def test_where_nobody_was_is_chosen_first_and_nobody_twice():
 
 
 def test_of_equally_new_ones_the_fitter_are_preferred():
-    x = RNG.uniform(-1, 1, size=(250, 2))
-    remembered = remembering(x, x[:, 0])  # fitter to the right
-    candidates = jnp.asarray(RNG.uniform(-0.9, 0.9, size=(128, 2)), jnp.float32)
-    picks = np.concatenate([chosen(remembered, candidates, 16, (-jnp.ones(2), jnp.ones(2)), seed) for seed in range(4)])
-    assert np.asarray(candidates)[picks, 0].mean() > np.asarray(candidates)[:, 0].mean() + 0.1
+    """All points are there twice, mirrored, so that left and right are equally new."""
+    bounds, shares = (-jnp.ones(2), jnp.ones(2)), []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        seen, new = (rng.uniform((0, -end), end, size=(num, 2)) for num, end in ((100, 1.0), (64, 0.9)))
+        seen, new = (np.concatenate([half, half * [-1, 1]]).astype(np.float32) for half in (seen, new))
+        for sign in (1, -1):  # of the side where the fitter ones are
+            picks = [chosen(remembering(seen, sign * seen[:, 0]), jnp.asarray(new), 16, bounds, key) for key in (0, 1)]
+            shares.append(np.mean(sign * new[np.concatenate(picks), 0] > 0))
+    assert np.mean(shares) > 0.55
 
 
 @pytest.mark.parametrize("bounds", [None, (0.0, 1.0)])
