@@ -213,7 +213,7 @@ def hidden_of_paper(
     def attention(params, x):
         read = _product(params["read"]["weight"], x) + params["read"]["bias"][:, None]
         query, key, value = (part.reshape(num_heads, -1, num) for part in jnp.split(read, 3))
-        query = query * np.float32(np.log2(np.e) / np.sqrt(query.shape[1]))
+        query = query * np.float32(1 / (np.log(2) * np.sqrt(query.shape[1])))
         key = jnp.where(filled, key - jnp.sum(key * share, axis=-1, keepdims=True), 0.0)
         value = jnp.concatenate([value, jnp.ones((num_heads, 1, num), x.dtype)], axis=1)
         value = jnp.where(filled, value, 0.0)
