@@ -43,6 +43,7 @@ SETTINGS = {
     "half of the children without iso": {"silent": {"iso": 0.5}},
     "half without iso, half without line": {"silent": {"iso": 0.5, "line": 0.5}},
     "shape 0.8": {"shape": 0.8},
+    "shape 0.55 as in the first, fixed": {"fixed": ("shape",)},
     "shape 0.7, fixed": {"shape": 0.7, "fixed": ("shape",)},
     "shape 0.8, fixed, 4 parents": {"shape": 0.8, "parents": 4, "fixed": ("shape",)},
     "with trail 1, fixed, shape 0.2": {"trail": 1.0, "shape": 0.2, "fixed": ("trail",)},

@@ -199,7 +199,7 @@ def hidden_of_paper(
     counts = filled.astype(x.dtype)
     share = counts / jnp.maximum(jnp.sum(counts), 1.0)  # of each in the mean
     of_layers = {
-        "read": {
+        "three": {
             "weight": jnp.concatenate([_transposed(plain[name]) for name in ("query", "key", "value")], axis=1),
             "bias": jnp.concatenate([plain[name]["bias"] for name in ("query", "key", "value")], axis=1),
         },
@@ -211,8 +211,8 @@ def hidden_of_paper(
     }
 
     def attention(params, x):
-        read = _product(params["read"]["weight"], x) + params["read"]["bias"][:, None]
-        query, key, value = (part.reshape(num_heads, -1, num) for part in jnp.split(read, 3))
+        three = _product(params["three"]["weight"], x) + params["three"]["bias"][:, None]
+        query, key, value = (part.reshape(num_heads, -1, num) for part in jnp.split(three, 3))
         query = query * np.float32(1 / (np.log(2) * np.sqrt(query.shape[1])))
         key = jnp.where(filled, key - jnp.sum(key * share, axis=-1, keepdims=True), 0.0)
         value = jnp.concatenate([value, jnp.ones((num_heads, 1, num), x.dtype)], axis=1)
